@@ -72,6 +72,8 @@ return slurm.SUCCESS
 UNIT = ROOT / "config" / "systemd" / "advisor.service"
 SUBMITTERS = 4
 NAME = "advisor-bench"
+MINUTES = "60"
+"""The jobs' limit: without one that is known nothing is made slower."""
 POSED = NODE_TYPES["bdw"]
 TIMED = """
 do
@@ -246,7 +248,7 @@ class Bench:
         path = self.folder / f"{application}.sh"
         path.write_text(
             f"#!/bin/bash\n#SBATCH -J {NAME}\n#SBATCH -N 1\n#SBATCH --exclusive\n"
-            f"#SBATCH -p {self.node.partitions[0]}\n"
+            f"#SBATCH -p {self.node.partitions[0]}\n#SBATCH -t {MINUTES}\n"
             f"module load gcc\ncd $SLURM_SUBMIT_DIR\nsrun ./{application} input.dat > out.txt\n"
         )
         return path
@@ -264,6 +266,7 @@ class Bench:
                 "nodes": "1",
                 "exclusive": "exclusive",
                 "partition": self.node.partitions[0],
+                "time": MINUTES,
             },
             "argv": ["job.sh"],
         }

@@ -13,8 +13,8 @@ counts jobs whose true time is beyond the bound, ``worst`` is the longest of the
 has an even SHA-1 stand apart from the others. Those of GPUs are left out: their clocks are no caps
 of cores.
 
-    python benchmarks/recurring.py [FOLDER...] [--posed 300] [--max-slowdown 0.05] [--jobs 20]
-        [--noise 0.01,0.02] [--seeds 5] [--json]
+    python benchmarks/recurring.py [FOLDER...] [--posed 300] [--first 0] [--max-slowdown 0.05]
+        [--jobs 20] [--noise 0.01,0.02] [--seeds 5] [--json]
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--posed", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="the first of the scripts drawn")
     parser.add_argument("--max-slowdown", type=float, default=0.05)
     parser.add_argument("--jobs", type=int, default=20)
     parser.add_argument("--noise", default="0.01,0.02")
@@ -160,7 +161,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     policy = replace(Policy(), max_slowdown=args.max_slowdown)
-    every = [*scripts_below(args.folders), *map(posed_script, range(args.posed))]
+    drawn = range(args.first, args.first + args.posed)
+    every = [*scripts_below(args.folders), *map(posed_script, drawn)]
     scripts = [s for s in every if s.best(policy) >= policy.min_saving]
     rows = []
     for noise in map(float, args.noise.split(",")):

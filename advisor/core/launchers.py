@@ -21,7 +21,7 @@ _FLAGS = frozenset(
     """
     -h -H -I -K -l -Q -s -u -V -v --verbose --quiet --label --oversubscribe --overcommit --bynode
     --bycore --report-bindings --allow-run-as-root --tag-output --bind-to-core --display-map
-    --nolocal --do-not-launch
+    --nolocal --do-not-launch -b --line-buffer --no-transfer --genvall --envall -envall
     """.split()  # noqa: SIM905
 )
 SRUN_LETTERS = "A:B:b:C:c:D:d:Ee:F:G:HhI::i:J:K::k::L:lM:m:N:n:Oo:p:Qq:r:S:sT:t:uVvW:w:Xx:Z"
@@ -55,15 +55,16 @@ _NOTHING = """
     --propagate --prolog --epilog --task-prolog --task-epilog --comment --signal --mem-bind
     --profile --acctg-freq --gres-flags --sprof
     -np --np -q -prefix --prefix -wdir --wdir --tag-output --output-filename --report-bindings
-    --display-map --allow-run-as-root -mca --mca -gmca --gmca -genv -env -genvall -print-rank-map
+    --display-map --allow-run-as-root -mca --mca -gmca --gmca -genv -env --env -genvall
+    --genvall -envall --envall --line-buffer --no-transfer -print-rank-map
     -prepend-rank -ordered-output --timestamp-output
 """
 _KEEPS = {
     "threads": "-c --cpus-per-task --cpus-per-proc --cpu-bind --cpu_bind --threads-per-core --hint "
     "-m --distribution --exclusive --exact --overlap --whole --mem --mem-per-cpu --export -ppn "
     "--ppn -perhost --perhost -npernode --npernode --map-by -map-by --bind-to -bind-to --rank-by "
-    "-rank-by --bynode --bycore --bind-to-core --oversubscribe -d -j -S -cc --cpu-set -genvlist "
-    "-envlist",
+    "-rank-by --bynode --bycore --bind-to-core --oversubscribe -d -j -S --depth -cc --cpu-set "
+    "-genvlist -envlist",
     "node_type": "-w --nodelist -x --exclude -r --relative -F --nodefile --constraint -C --gres "
     "--gpus --gpus-per-node --gpus-per-task -G --gpu-bind --accel-bind -hostfile --hostfile "
     "-machinefile --machinefile -f -hosts --hosts -host --host -H",
@@ -90,7 +91,7 @@ LIGHT = frozenset(
     tee test touch tr trap true truncate tty type typeset ulimit umask unalias uname uniq unset
     unzip uptime users vmstat wait wc which who whoami whereis xz zcat zip bzip2 bunzip2 sbcast
     nvidia-smi rocm-smi lscpu nproc numastat getconf jq ldd lfs uuidgen seff qstat pbsnodes
-    deactivate
+    deactivate clean_scratch curl wget rsync scp svnversion
     """.split()  # noqa: SIM905
 )
 """Commands that use no cores worth speaking of and start no others; see :func:`is_light`."""
@@ -207,7 +208,7 @@ def split_options(launcher: str, words: list[str]) -> tuple[list[str], list[str]
         if launcher == "srun":
             name, values = _srun_option(word, options)
         else:
-            name, values = word, _values_of(word)
+            name, values = word, _values_of(word, words[i : i + 1])
         options.append(name)
         for value in words[i : i + values]:
             options[-1] += f"={value}"
@@ -237,16 +238,17 @@ def _srun_option(word: str, options: list[str]) -> tuple[str, int]:
     return word, 0
 
 
-def _values_of(word: str) -> int:
+def _values_of(word: str, following: Sequence[str]) -> int:
     if word in _TWO_VALUES:
-        return 2
+        # PALS's -env takes one, NAME=VALUE.
+        return 1 if word in ("-env", "-genv") and "=" in "".join(following) else 2
     if word.startswith("--"):
         return 0 if "=" in word or word in _FLAGS else 1
     if word in _FLAGS:
         return 0
     short_with_glued_value = re.fullmatch(r"-[A-Za-z]\S+", word) and not re.fullmatch(
-        r"-(np|hostfile|host|machinefile|map-by|bind-to|rank-by|ppn|x|wdir|cc|cp|sn|sl|genvlist"
-        r"|envlist)",
+        r"-(np|hostfile|hosts?|machinefile|map-by|bind-to|rank-by|ppn|npernode|perhost|x|wdir|prefix"
+        r"|cc|cp|sn|sl|genvlist|envlist)",
         word,
     )
     return 0 if short_with_glued_value else 1

@@ -11,6 +11,7 @@ from advisor.core.axes import AxisWriting, writings_of
 from advisor.core.cache_key import keyed_as, not_keyed
 from advisor.core.gpus import GpusAsked
 from advisor.core.protocol import PREFIXES
+from advisor.core.script import without_sourced
 
 _SENDER = not_keyed("of who asks and what for: the policy that holds for that is in the key")
 _READ = not_keyed("of the program: how it uses its cores, and its threads, are in the key")
@@ -153,6 +154,14 @@ class JobRequest:
         unknown = tuple(n for n in self.not_understood if n not in option_axes)
         return replace(self, binds={**binds, **self.binds}, not_understood=unknown)
 
+    def with_environment_files(self, patterns: Sequence[str]) -> JobRequest:
+        """Return the request as if its script did not source what only sets up its environment.
+
+        ``patterns`` are those of :func:`advisor.core.script.without_sourced`.
+        """
+        script = self.script and without_sourced(self.script, patterns)
+        return self if script == self.script else replace(self, script=script)
+
     def with_written(self, axes: Mapping[str, AxisWriting]) -> JobRequest:
         """Return the request with the axes bound whose own options its user has set."""
         bound_axes = {a: f"--{w.option}" for a, w in axes.items() if w.option in self.options}
@@ -246,6 +255,12 @@ def understood_of(site: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
     option_axes = options if isinstance(options, Mapping) else {}
     writing = {w.option: (axis,) for axis, w in writings_of(site).items() if w.option}
     return {plain_name(name): tuple(axes) for name, axes in {**writing, **option_axes}.items()}
+
+
+def environment_files_of(site: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the patterns of a compiled site file for what scripts may source."""
+    patterns = site.get("environment_files")
+    return tuple(map(str, patterns)) if isinstance(patterns, list) else ()
 
 
 _KEPT = (

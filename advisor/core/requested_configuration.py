@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory, NodeType
+from advisor.core.job_numbers import number_of
 from advisor.core.nodelist import expand
 from advisor.core.request import JobRequest
 from advisor.core.script import threads_of
@@ -132,8 +133,14 @@ def shape(request: JobRequest, cores: int, use: ScriptUse = NO_USE) -> tuple[int
         )
     if use.ranks_unclear:
         raise UnclearError(f"how many ranks {use.launcher} starts")
-    if use.ranks is not None:
-        ntasks, per_node = use.ranks, None
+    ranks = use.ranks
+    if use.ranks_of_job:
+        tasks = ntasks or (per_node or 0) * (request.nodes or 0)
+        ranks = number_of(use.ranks_of_job, tasks, request.nodes)
+        if ranks is None:
+            raise UnclearError(f"how many ranks {use.launcher} starts")
+    if ranks is not None:
+        ntasks, per_node = ranks, None
     elif request.exclusive and ntasks is None and per_node is None:
         if use.launcher not in ("", "srun"):
             raise UnclearError(f"how many ranks {use.launcher} starts: the job states no tasks")
@@ -150,13 +157,17 @@ def shape(request: JobRequest, cores: int, use: ScriptUse = NO_USE) -> tuple[int
         nodes = 1
     if use.nodes is not None and use.nodes != nodes:
         raise UnclearError(f"{use.launcher} uses {use.nodes} of the job's {nodes} nodes")
-    if use.ranks is not None and use.launcher != "srun" and nodes > 1 and use.nodes is None:
+    if ranks is not None and use.ranks_per_node and ranks != use.ranks_per_node * nodes:
+        each = format_count(use.ranks_per_node, "rank")
+        raise UnclearError(f"{use.launcher} does not start {each} on each node")
+    placed = use.launcher == "srun" or (use.launcher == "aprun" and use.ranks_per_node)
+    if ranks is not None and not placed and nodes > 1:
         # mpirun fills the tasks of a node before it goes on to the next node
         tasks = request.ntasks or (request.ntasks_per_node or 0) * nodes
         if not tasks and not request.exclusive:
             tasks = nodes
-        if not tasks or use.ranks % tasks:
-            raise UnclearError(f"how many of its {use.ranks} ranks {use.launcher} starts on a node")
+        if not tasks or ranks % tasks:
+            raise UnclearError(f"how many of its {ranks} ranks {use.launcher} starts on a node")
     if per_node is None:
         per_node = math.ceil((ntasks or nodes) / nodes)
     return nodes, max(1, per_node)

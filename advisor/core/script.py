@@ -6,6 +6,7 @@ cleverer is left as it stands and simply not recognised.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ from advisor.core.wrappers import file_of, unwrap
 DEADLINE_S = 0.01
 """Reading one script may take so much of the processor; then nothing in it is recognised."""
 
-_CPU_OPTIONS = ("-c", "--cpus-per-task", "--cpus-per-proc", "-d")
+_CPU_OPTIONS = ("-c", "--cpus-per-task", "--cpus-per-proc", "-d", "--depth")
 _CUT = re.compile(r".*[\"'`]|[^{]*\}")
 """The end of a ``${...}`` with a path or quotes in it, which is no name of a program."""
 _THREADS = re.compile(r"\b((?:OMP|MKL|OPENBLAS)_NUM_THREADS)=(.*)", re.DOTALL)
@@ -51,6 +52,14 @@ _REMEMBERED_LENGTH = 16384
 _LONG_LINE, _MANY_LINES = 1024, 100
 """Characters of an ``#ADVISOR`` line, and how many lines: shlex is slow."""
 _ADVISOR_LINE = re.compile(r"^#ADVISOR\b[ \t]*(.*)$", re.MULTILINE)
+
+
+_SOURCED = re.compile(
+    r"""^[ \t]*(?:source|\.)[ \t]+("[^\s"]+"|'[^\s']+'|[^\s'";&|<>()`]+)"""
+    r"""(?:[ \t]+[\w./=:@%+,-]+)*[ \t]*(?:;[ \t]*)?(?:[ \t]#.*)?\r?$""",
+    re.MULTILINE,
+)
+"""A line that sources one file, with plain words as its arguments."""
 
 
 NOWHERE = ShellCommand(())
@@ -111,6 +120,21 @@ def advisor_lines(script: str) -> dict[str, str]:
             key, _, value = word.partition("=")
             settings[key.strip().lower().replace("-", "_")] = value.strip() or "on"
     return settings
+
+
+def without_sourced(script: str, patterns: Sequence[str]) -> str:
+    """Return a script that does not source the files of these patterns: ``/sw/env/*``.
+
+    A file is compared as it is written. Where more stands on the line than its arguments, it stays.
+    """
+    if not patterns:
+        return script
+    any_of_them = re.compile("|".join(map(fnmatch.translate, patterns)))
+
+    def light(line: re.Match[str]) -> str:
+        return ":" if any_of_them.match(line[1].strip("\"'")) else line[0]
+
+    return _SOURCED.sub(light, script)
 
 
 def read(script: str, arguments: tuple[str, ...] = ()) -> ScriptReading:
@@ -307,7 +331,10 @@ def _command(
             command_variables.assign(name, (text,), kind)
         else:
             command_variables.assign(
-                name, [w for item in items for w in command_variables.words(item)], kind
+                name,
+                [w for item in items for w in command_variables.words(item)],
+                kind,
+                items=True,
             )
         position += 1
     if position < len(raw_words) and raw_words[position] in ALTERS:

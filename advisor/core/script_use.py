@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.core.cpu_freq import is_unclear, parse_cpu_freq
+from advisor.core.job_numbers import NODES, TASKS, job_number
 from advisor.core.launchers import LAUNCHERS, SUBMITS, VALUE_IS_A_NAME, option_keeps
 from advisor.core.remembered import Remembered
 from advisor.core.script import Command, command_of, read
@@ -31,8 +32,8 @@ MAX_SCRIPT = 65536
 
 
 LISTS = Signs(
-    re.compile(r"(?:map|mask|rank)_(?:cpu|ldom)|KMP_HW_SUBSET|OMP_THREAD_LIMIT"),
-    ("_cpu", "_ldom", "KMP_HW_SUBSET", "OMP_THREAD_LIMIT"),
+    re.compile(r"(?:map|mask|rank)_(?:cpu|ldom)|\blist:\d|KMP_HW_SUBSET|OMP_THREAD_LIMIT"),
+    ("_cpu", "_ldom", "list:", "KMP_HW_SUBSET", "OMP_THREAD_LIMIT"),
 )
 """What always names cores, or bounds threads: fewer threads would meet the same list."""
 BINDING = Signs(
@@ -91,17 +92,6 @@ _FOLLOWS = re.compile(
     r"|(?:-c[\s=]?|--cpus-per-task[\s=])\$\{?SLURM_CPUS_PER_TASK\}?(?=\s|$)"
 )
 """What follows a smaller request by itself: threads, or a step's CPUs, as many as it has then."""
-_NODE_FILE = r"""["']?\$\{?PBS_NODEFILE\}?["']?"""
-_NODE_FILE_LINES = (
-    rf"cat +{_NODE_FILE} *\| *wc +-l|wc +-l *< *{_NODE_FILE}"
-    rf"|wc +-l +{_NODE_FILE} *\| *(?:awk +'\{{ *print +\$1 *;? *\}}'|cut +-d ?' ' +-f ?1)"
-)
-_NTASKS = re.compile(
-    rf"\$\{{?(?:SLURM_NTASKS|SLURM_NPROCS)\}}?"
-    rf"|\$\( *(?:{_NODE_FILE_LINES}) *\)|` *(?:{_NODE_FILE_LINES}) *`"
-)
-"""The job's own number of ranks: of PBS's node file a line stands for each."""
-_NNODES = re.compile(r"\$\{?(SLURM_NNODES|SLURM_JOB_NUM_NODES)\}?")
 _BINDS_TO_CORES = re.compile(r"-(?:C|N|c|-(?:phys)?cpubind|-cpunodebind)\b")
 _TASKSET = re.compile(r"\btaskset\b")
 _CPU_BIND = ("--cpu-bind", "--cpu_bind")
@@ -157,6 +147,10 @@ class ScriptUse:
     cores: str = ""
     ranks: int | None = None
     """Ranks of all nodes together that the launcher's line states."""
+    ranks_of_job: str = ""
+    """How they follow from the job's own numbers (:mod:`advisor.core.job_numbers`)."""
+    ranks_per_node: int | None = None
+    """Ranks of each node that the launcher's line states."""
     ranks_unclear: bool = False
     """The launcher's line says how many ranks in a way that reading does not follow."""
     threads_unclear: str = ""
@@ -356,15 +350,25 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         binding = value if main.launcher == "srun" and name in _CPU_BIND else binding
         cpu_freq = value if axis == "frequency" else cpu_freq
     wrapped = " ".join(main.wrappers)
-    ranks, unclear = _stated_number(main, ("-n", "--ntasks", "-np", "--np"), _NTASKS)
-    if main.launcher != "srun" and ranks is None and not unclear:
+    ranks, ranks_of_job, unclear = _stated_number(main, _RANKS, TASKS)
+    if main.launcher != "srun" and ranks is None and not (ranks_of_job or unclear):
         # Open MPI's -c is another name of its -n.
-        ranks, unclear = _stated_number(main, ("-c",), _NTASKS)
-    nodes, _ = _stated_number(main, ("-N", "--nodes"), _NNODES)
-    per_node = ("--ntasks-per-node", "-ppn", "--ppn", "-npernode", "--npernode", "-perhost")
-    unclear = unclear or any(o.partition("=")[0] in per_node for o in main.launcher_options)
-    if nodes is None and _stated_number(main, ("-N", "--nodes"), _NNODES)[1]:
-        unclear = True
+        ranks, ranks_of_job, unclear = _stated_number(main, ("-c",), TASKS)
+    # Of all launchers only srun's -N is a number of nodes.
+    of_nodes = main.launcher == "srun"
+    nodes, nodes_of_job, unclear_nodes = _stated_number(main, _NODES if of_nodes else (), NODES)
+    per_node, per_node_of_job, unclear_per_node = _stated_number(
+        main, _PER_NODE if of_nodes else (*_PER_NODE, "-N"), ""
+    )
+    unclear = bool(
+        unclear
+        or unclear_nodes
+        or nodes_of_job
+        or unclear_per_node
+        or per_node_of_job
+        # Some launchers then start so many on each node, some one for each of the job's tasks.
+        or (per_node and (of_nodes or not (ranks or ranks_of_job)))
+    )
     if main.unclear and not unclear:  # without ranks nothing changes, either
         detail = f"it is not known which options {main.launcher} gets from {main.unclear}"
         return ScriptUse(("script-not-understood", detail))
@@ -409,6 +413,8 @@ def _use(main: Command, text: str, variables: tuple[str, ...], *, named: bool) -
         node_type=node_type,
         cores=cores,
         ranks=ranks,
+        ranks_of_job=ranks_of_job,
+        ranks_per_node=per_node,
         ranks_unclear=unclear,
         step_cpus=_step_cpus(main),
         nodes=nodes,
@@ -423,24 +429,40 @@ def ranks_of_step(command: Command) -> tuple[int | None, bool]:
     whether it states any that reading cannot follow."""
     if any(option.startswith("--ntasks-per-") for option in command.launcher_options):
         return None, True
-    return _stated_number(command, ("-n", "--ntasks"), _NTASKS)
+    ranks, of_job, unclear = _stated_number(command, ("-n", "--ntasks"), TASKS)
+    return ranks, unclear or bool(of_job)
 
 
-def _stated_number(
-    main: Command, names: tuple[str, ...], job_number: re.Pattern[str]
-) -> tuple[int | None, bool]:
-    """Return (the number an option states, whether it states one that reading cannot follow).
+_RANKS = ("-n", "--ntasks", "-np", "--np")
+_NODES = ("-N", "--nodes")
+_PER_NODE = (
+    "--ntasks-per-node",
+    "-ppn",
+    "--ppn",
+    "-npernode",
+    "--npernode",
+    "-perhost",
+    "--perhost",
+)
 
-    What matches ``job_number`` is the job's own number: as if it were not stated.
+
+def _stated_number(main: Command, names: tuple[str, ...], own: str) -> tuple[int | None, str, bool]:
+    """Return the number that an option states, or how it follows from the job's own numbers, and
+    whether it states one that reading cannot follow.
+
+    ``own`` is a number of the job itself: as if it were not stated.
     """
     for option in reversed(main.launcher_options):  # the last one counts
         name, _, value = option.partition("=")
         if name not in names and name[:2] in names and name[2:].isdecimal():
             name, value = name[:2], name[2:]
-        if name in names and not job_number.fullmatch(value):
-            number = int(value) if value.isascii() and value.isdecimal() else None
-            return number, number is None
-    return None, False
+        if name not in names:
+            continue
+        if value.isascii() and value.isdecimal():
+            return int(value), "", False
+        number = job_number(value, lambda _: "")
+        return None, "" if number == f"$(({own}))" else number, not number
+    return None, "", False
 
 
 def counts_threads(text: str, variables: tuple[str, ...]) -> str:

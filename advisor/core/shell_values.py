@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from time import thread_time
 
+from advisor.core.job_numbers import job_number
 from advisor.core.shell_words import KEPT, LITERAL, SPLIT, NotFollowedError, Quoted, TooSlowError
 
 MAX_EXPANDED = 65536
@@ -119,13 +120,20 @@ class ShellValues:
         if branch.arguments != self.arguments:
             self.arguments = None
 
-    def assign(self, name: str, values: Sequence[str], kind: str = "") -> None:
-        """Give a variable its values; ``kind`` as :func:`assignment` returns it."""
+    def assign(
+        self, name: str, values: Sequence[str], kind: str = "", *, items: bool = False
+    ) -> None:
+        """Give a variable its values; ``kind`` as :func:`assignment` returns it.
+
+        ``items``: they are those of a list, ``NAME+=(...)``.
+        """
         self._ticks += 1
         if not self._ticks & 31 and thread_time() > self.until:
             raise TooSlowError
         new = tuple(values)
-        if kind == "+":
+        if kind == "+" and items:
+            new = (*self._known.get(name, _unknown(name)), *new)
+        elif kind == "+":
             previous = self._known.get(name)
             old = previous or _unknown(name)
             if len(new) == 1 and len(old) == 1:
@@ -172,6 +180,9 @@ class ShellValues:
             yield word
             return
         pieces = word.pieces if isinstance(word, Quoted) else ((word, SPLIT),)
+        if number := self._number(word, pieces):
+            yield number
+            return
         fields: list[str] = []
         current: list[str] = []  # of the field that is being made; none: it has not begun
         why, empty_list = "", False
@@ -222,6 +233,28 @@ class ShellValues:
         if current and not (empty_list and not any(current)):
             fields.append("".join(current))
         yield from (doubtful(f, why) for f in fields or ([""] if why else []))
+
+    def _number(self, word: str, pieces: Sequence[tuple[str, int]]) -> str:
+        """Return the number that a word becomes which the script works out, "" for other words:
+        digits, or how it follows from the job's own numbers."""
+        option, equals, text = word.rpartition("=") if word[:1] == "-" else ("", "", str(word))
+        if text[:2] not in ("$(", "$[") and text[:1] != "`":
+            return ""
+        number = job_number(text, self._number_in)
+        if not number or any(how == LITERAL for _, how in pieces):
+            return ""
+        return option + equals + (number if text[:2] == "$[" or text[:3] == "$((" else text)
+
+    def _number_in(self, name: str) -> str | None:
+        """Return the number that a variable holds, "" where the script never sets it, None where
+        that is not known."""
+        values, _ = self._lookup(name)
+        if values is None:
+            return None if name in self.unsettled else ""
+        if len(values) != 1 or isinstance(values[0], Doubtful):
+            return None
+        value = values[0]
+        return value if value.isdecimal() else job_number(value, lambda _: None) or None
 
     def _value(self, match: re.Match[str]) -> tuple[tuple[str, ...], str]:
         """Return the values that a variable stands for, and what is not known of them."""
@@ -342,7 +375,7 @@ def _declare(raw_words: Sequence[str], values: ShellValues) -> str:
             name, kind, value = parts
             items = getattr(word, "items", None)
             if items is not None:
-                values.assign(name, [w for i in items for w in values.words(i)], kind)
+                values.assign(name, [w for i in items for w in values.words(i)], kind, items=True)
             elif set(flags) & set("inluA"):  # computed, a reference, changed as it is assigned
                 values.lose(name)
             else:

@@ -254,6 +254,19 @@ Word = Annotated[str, Reads(_word, _NAME)]
 """A name a scheduler takes on its command line: a partition."""
 
 
+def _file_pattern(value: object) -> str:
+    text = text_of(value, "a file")
+    if not re.fullmatch(r"[^\s'\"`;&|<>()]{1,200}", text):
+        refuse(f"{text!r} is no file, or a pattern of files", hint="no blanks, no quotes")
+    if not re.search(r"[\w.]", re.sub(r"\[[^]]*\]", "", text)):
+        refuse(f"{text!r} is any file", hint="name a file, or a folder: /sw/env/*")
+    return text
+
+
+FilePattern = Annotated[str, Reads(_file_pattern, {"type": "string"})]
+"""A file as scripts name it; ``*`` stands for anything, ``/`` too."""
+
+
 def _understood(value: object) -> str:
     text = text_of(value, "a name")
     if not re.fullmatch(r"[\w.+:@-]{1,200}(=\d{1,9})?", text):

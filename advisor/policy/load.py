@@ -203,6 +203,7 @@ def _compile(parsed: BaseModel) -> dict[str, object]:
         **({"electricity": electricity} if electricity else {}),
         **({"workers": workers} if workers else {}),
         **({"understood_options": parsed.understood_options} if parsed.understood_options else {}),
+        **({"environment_files": parsed.environment_files} if parsed.environment_files else {}),
         **({"axes": axes} if axes else {}),
         "applications": [_application(a) for a in parsed.applications],
     }

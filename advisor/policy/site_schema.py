@@ -19,6 +19,7 @@ from advisor.core.recognise import ApplicationRule, Conditions
 from advisor.core.workers_setup import WorkersSetup
 from advisor.core.worth import Tariff
 from advisor.policy.fields import (
+    FilePattern,
     Folder,
     RateExpression,
     Reads,
@@ -257,6 +258,12 @@ class SiteFile(Strict):
         description="options, input variables or resources that the advisor does not know, such as "
         "those of the site's own SPANK plugins: `harmless`, or `binds:` and what is kept in jobs "
         "that use it; and `VARIABLE=KHZ: harmless`, a frequency cap that the site sets for all",
+    )
+    environment_files: list[FilePattern] = Field(
+        default=[],
+        description="files of the site's own that scripts source (`source /proj/env/gcc.sh`) and "
+        "that only set variables, none of them a number of threads: as scripts name them, `*` "
+        "stands for anything; a script that sources another file is not understood",
     )
     axes: dict[AxisName, AxisSection] = Field(
         default={},

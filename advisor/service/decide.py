@@ -42,6 +42,7 @@ def decide(
     snapshot = snapshot.of_cluster(request.cluster)
     request = translator(request.scheduler).fold(request, snapshot.availability)
     request = request.with_understood(snapshot.understood_options).with_written(snapshot.axes)
+    request = request.with_environment_files(snapshot.environment_files)
     submission = Submission(request, snapshot, snapshot.policy.base)
     return record(with_plan(_conclude(submission, chance, trials), chance))
 

@@ -22,7 +22,7 @@ from advisor.core.option import Row
 from advisor.core.policy import PolicySet
 from advisor.core.recognise import ApplicationRule
 from advisor.core.remembered import Remembered
-from advisor.core.request import understood_of
+from advisor.core.request import environment_files_of, understood_of
 from advisor.core.select import find_row
 from advisor.core.size_table import SizeTable
 from advisor.database import DatabaseAddress
@@ -62,6 +62,8 @@ class Snapshot:
     understood_options: dict[str, tuple[str, ...]] = field(default_factory=dict)
     axes: dict[str, AxisWriting] = field(default_factory=dict)
     """How the site has further axes written, where that is not as the scheduler does."""
+    environment_files: tuple[str, ...] = ()
+    """Files that scripts may source, as patterns: they only set variables."""
     availability: Availability | None = None
     """What can be had now; None where nobody looks."""
     inventories: dict[str, Inventory] = field(default_factory=dict)
@@ -359,6 +361,7 @@ def site_of(reader: Reader) -> Snapshot:
         {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, dict) else {},
         understood_of(site),
         writings_of(site),
+        environment_files_of(site),
         training=frozenset(
             (r.application, r.workload)
             for state in ("requested", "running")

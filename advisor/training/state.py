@@ -369,6 +369,7 @@ def _to_json(state: SweepState) -> dict[str, Any]:
             "exclusive": subject.request.exclusive,
             "options": dict(subject.options),
             "understood_options": {n: list(a) for n, a in subject.understood_options.items()},
+            "environment_files": list(subject.environment_files),
             "threads_kept": subject.threads_kept,
             "freq_kept": subject.freq_kept,
             "left_alone": subject.left_alone,
@@ -417,7 +418,11 @@ def _subject(folder: Path, data: Mapping[str, Any], settings: SweepSettings) -> 
     job = understand(
         subject,
         scheduler=settings.scheduler,
-        site=TrainingSite(Inventory.of([node_type]), understood_options=understood),
+        site=TrainingSite(
+            Inventory.of([node_type]),
+            understood_options=understood,
+            environment_files=tuple(data.get("environment_files", ())),
+        ),
         options=data.get("options"),
     )
     if settings.after:

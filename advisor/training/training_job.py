@@ -20,7 +20,7 @@ from advisor.core.protocol import MAX_SCRIPT
 from advisor.core.rate import RateRule
 from advisor.core.reasons import reason
 from advisor.core.recognise import ApplicationRule, Recognised, clean_name, names_job, recognise
-from advisor.core.request import JobRequest, understood_of
+from advisor.core.request import JobRequest, environment_files_of, understood_of
 from advisor.core.requested_configuration import (
     UnclearError,
     bound,
@@ -55,6 +55,8 @@ class TrainingSite:
     understood_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     axes: Mapping[str, AxisWriting] = field(default_factory=dict)
     """How it has further axes written, where that is not as the scheduler does."""
+    environment_files: tuple[str, ...] = ()
+    """Files that scripts may source."""
 
     @classmethod
     def from_store(cls, inventory: Inventory, site: Mapping[str, object]) -> TrainingSite:
@@ -66,6 +68,7 @@ class TrainingSite:
             {str(k): str(v) for k, v in defaults.items()} if isinstance(defaults, Mapping) else {},
             understood_of(site),
             writings_of(site),
+            environment_files_of(site),
         )
 
 
@@ -121,6 +124,8 @@ class TrainingJob:
     """How the program's own rate is read from its output."""
     understood_options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What the site says of options that the advisor does not know."""
+    environment_files: tuple[str, ...] = ()
+    """Files that the site's scripts may source."""
     fills_cores: bool = False
     """The site vouches that it uses all of its cores while ``threads_from`` are unset."""
 
@@ -202,6 +207,7 @@ def understand(
             hint="train a script with one of the parts",
         )
     request = request.with_understood(site.understood_options).with_written(site.axes)
+    request = request.with_environment_files(site.environment_files)
     recognition, named_by_user = _recognised(subject, text, request.job_name, site.rules)
     name = recognition.application or subject.fallback
     if not name:
@@ -258,6 +264,7 @@ def understand(
         program=_program(recognition.command, text, options),
         rate=recognition.rule.rate if recognition.rule else None,
         understood_options=site.understood_options,
+        environment_files=site.environment_files,
         fills_cores=recognition.fills_cores,
     )
 

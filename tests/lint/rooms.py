@@ -9,7 +9,8 @@ from tests.lint.project import Project, Violation
 
 SCHEDULERS = "advisor/schedulers"
 READ_IN_SCRIPTS = {
-    f"advisor/core/{name}.py" for name in ("launchers", "program", "script", "script_use")
+    f"advisor/core/{name}.py"
+    for name in ("job_numbers", "launchers", "program", "script", "script_use")
 }
 """Scripts are read by one grammar, which knows what all schedulers' scripts mention: it costs one
 pass over a script, in every submission, and a script may be written for more than one scheduler."""

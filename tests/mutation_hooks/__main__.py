@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.mutation_hooks import lua, pbs_hooks
+from tests.mutation_hooks import bash, lua, pbs_hooks
 from tests.mutation_hooks.mutants import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +53,7 @@ UNDERSTOOD = (
     "test_the_hooks_know_what_the_site_says_of_its_own_options",
     "test_a_site_may_say_it_of_a_variable_whatever_its_value",
 )
+BASH = ("hooks/slurm/advisor-node-cap",)
 TESTS = {
     "hooks/slurm/advisor/answer.lua": [
         f"{LUA}/test_answers.py",
@@ -77,6 +78,7 @@ TESTS = {
         for name in FILTER
     },
     "hooks/pbs/advisor_queuejob.py": [QUEUEJOB],
+    "hooks/slurm/advisor-node-cap": ["tests/unit/test_node_cap_program.py"],
     "hooks/slurm/advisor-node-gpus": [
         "tests/unit/test_node_gpus.py",
         "tests/pbs/test_execjob_gpus.py",
@@ -105,7 +107,8 @@ def main() -> int:
     bad = 0
     for source in arguments.sources or TESTS:
         text = (ROOT / source).read_text()
-        make = lua.mutants if source.endswith(".lua") else pbs_hooks.mutants
+        is_lua = source.endswith(".lua")
+        make = (lua if is_lua else bash if source in BASH else pbs_hooks).mutants
         made = sorted(make(text), key=lambda mutant: mutant.line)
         equal = Counter(written(source, mutant) for mutant in made)
         chosen = [

@@ -186,22 +186,20 @@ def compiled(path: str, name: str = "<embedded code object>", optimize: int = 2)
     return compile(Path(path).read_text(), name, "exec", optimize=optimize)
 
 
-def forked(
-    command: list[str], *, input: str, env: dict[str, str], cwd: Path, **_: object
-) -> SimpleNamespace:
-    """Run a hook as tests/pbs/hooked.py does, in a child that need not start a Python."""
-    runner, hook = command[-2:]
-    test, code = os.environ["PYTEST_CURRENT_TEST"], compiled(hook)
-    noting = LINES.exists() and Path(hook).samefile(sys.argv[1])  # not the lines of another source
+def forked(hook: Path, events: str, environment: dict[str, str], folder: Path) -> SimpleNamespace:
+    """Run a hook as tests/pbs/interpreters.py does, in a child of this very process."""
+    runner = str(Path(__file__).parents[1] / "pbs/hook_run.py")
+    test, code = os.environ["PYTEST_CURRENT_TEST"], compiled(str(hook))
+    noting = LINES.exists() and hook.samefile(sys.argv[1])  # not the lines of another source
     with tempfile.TemporaryFile("w+") as output:
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                os.chdir(cwd)
+                os.chdir(folder)
                 os.environ.clear()
-                os.environ.update(env)
-                sys.argv, sys.stdin, sys.stdout = [runner, hook], io.StringIO(input), output
+                os.environ.update(environment)
+                sys.argv, sys.stdin, sys.stdout = [runner, str(hook)], io.StringIO(events), output
                 names = {
                     "__name__": "__main__",
                     "__file__": runner,
@@ -242,7 +240,9 @@ def main(source: str, *tests: str) -> None:
 
     posed = pytest.MonkeyPatch()
     posed.syspath_prepend("tests/pbs")
-    posed.setattr(importlib.import_module("hooked"), "subprocess", SimpleNamespace(run=forked))
+    interpreters = importlib.import_module("interpreters")
+    posed.setattr(interpreters, "run", forked)
+    posed.setattr(interpreters, "start", lambda: None)
     native = hook_files._native(Path("hooks/slurm/advisor/native.c").resolve())
     posed.setattr(hooks, "client_text", traced(hooks.client_text))
     posed.setattr(hook_files, "_native", lambda _: native)

@@ -315,6 +315,7 @@ _SETTINGS = (
     "echo start",
     "set -a\nOMP_NUM_THREADS=7\nset +a",
     "RANKS=$(wc -l < $PBS_NODEFILE)",
+    "RANKS=28",
     "module() { :; }\nmodule load gcc",
     "export OMP_PLACES=cores",
 )
@@ -329,6 +330,11 @@ _WORDS = (
     "-x OMP_NUM_THREADS",
     "-genv OMP_NUM_THREADS 7",
     "-np $(wc -l < $PBS_NODEFILE)",
+    "-np $RANKS",
+    "-np $((2 * 14))",
+    "-np $(($(sort -u $PBS_NODEFILE | wc -l) * 28)) -ppn 28",
+    "-np 28 --ppn 28 --depth 1 --cpu-bind depth",
+    "-np 4 --ppn 4 --env A=1",
     "-hostfile $PBS_NODEFILE",
 )
 _LINES = (
@@ -341,6 +347,7 @@ _LINES = (
     "mpiexec W ./P",
     'OPTS="W"\nmpirun $OPTS ./P',
     'OPTS=(W)\nmpirun "${OPTS[@]}" ./P',
+    'OPTS=()\nOPTS+=(W)\nmpirun "${OPTS[@]}" ./P',
     'set -- W\nmpirun "$@" ./P',
     "shopt -s expand_aliases\nalias run='mpirun W'\nrun ./P",
     'mpirun() { command mpirun W "$@"; }\nmpirun ./P',

@@ -124,6 +124,12 @@ def test_a_job_that_has_its_node_alone_has_all_gpus_of_it(node: Node) -> None:
     assert node.gpu_states.stat().st_mode & 0o777 == 0o700
 
 
+def test_the_highest_clock_is_one_of_them(node: Node) -> None:
+    node.assign(0, 1)
+    assert node.begin(gpu_freq_mhz=1400) == []
+    assert node.calls() == ["0 clocks 1400", "1 clocks 1400"]
+
+
 def test_a_node_whose_name_has_a_domain_is_told_without_it(node: Node) -> None:
     how: dict[str, Any] = {"host": "node1.cluster", "vnode": "node1.cluster", "gpu_power_w": 200}
     assert node.begin(ngpus=4, place="scatter:excl", **how) == [] and len(node.calls()) == 4
@@ -144,6 +150,8 @@ def test_a_node_whose_name_has_a_domain_is_told_without_it(node: Node) -> None:
         (f"CUDA_VISIBLE_DEVICES={uuid(1)},{uuid(1)}", {}, "names others than the 2"),
         ("CUDA_VISIBLE_DEVICES=MIG-1,MIG-2", {}, "names no whole GPUs"),
         ("CUDA_VISIBLE_DEVICES=0,1", {}, "names no whole GPUs"),
+        (f"CUDA_VISIBLE_DEVICES={uuid(1)},{uuid(2)},MIG-1", {}, "names no whole GPUs"),
+        (f"OLD_CUDA_VISIBLE_DEVICES={uuid(1)},{uuid(2)}", {}, "names no whole GPUs"),
         (f"CUDA_VISIBLE_DEVICES={uuid(1)},{uuid(9)}", {}, f"the driver has no {uuid(9)}"),
     ],
 )
@@ -211,7 +219,7 @@ def test_without_a_driver_or_the_program_a_line_says_so(node: Node, tmp_path: Pa
     node.assign(0, 1)
     node.driver_folder = str(tmp_path)
     assert "there is no NVIDIA driver here" in node.begin(gpu_power_w=150)[0]
-    node.settings["gpu_program"] = ""
+    del node.settings["gpu_program"]  # as an older installation left it
     assert "run: advisor hook install" in node.begin("8.pbs1", place="excl", gpu_power_w=150)[0]
     node.settings |= {"gpu_program": PROGRAM.read_text(), "python": "/nowhere/python3"}
     assert "No such file" in node.begin("9.pbs1", place="excl", gpu_power_w=150)[0]

@@ -111,6 +111,11 @@ def test_a_device_may_have_as_many_clocks_as_there_is_room_for(node: Node) -> No
     assert node.set("7", "0", "gpu_freq_khz=1100000") == "" and node.calls() == ["0 clocks 1100"]
 
 
+def test_a_device_may_have_a_single_clock(node: Node) -> None:
+    pose(node.posed, {**DEVICE, "clocks": "900 900 50"})
+    assert node.set("7", "0", "gpu_freq_khz=900000") == "" and node.calls() == ["0 clocks 900"]
+
+
 @pytest.mark.parametrize(
     ("before", "behind", "joules"),
     [

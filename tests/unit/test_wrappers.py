@@ -386,23 +386,25 @@ def test_a_value_that_is_substituted_is_one_word(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "own"),
+    ("count", "own", "follows"),
     [
-        ("$(cat $PBS_NODEFILE | wc -l)", True),
-        ("`cat $PBS_NODEFILE|wc -l`", True),
-        ("$(wc -l < ${PBS_NODEFILE})", True),
-        ("$(wc -l $PBS_NODEFILE | awk '{print $1}')", True),
-        ("$(sort -u $PBS_NODEFILE | wc -l)", False),
-        ("$(uniq $PBS_NODEFILE | wc -l)", False),
-        ("$(wc -l < nodes)", False),
-        ("$(( 2 * $(wc -l < $PBS_NODEFILE) ))", False),
+        ("$(cat $PBS_NODEFILE | wc -l)", True, ""),
+        ("`cat $PBS_NODEFILE|wc -l`", True, ""),
+        ("$(wc -l < ${PBS_NODEFILE})", True, ""),
+        ("$(wc -l $PBS_NODEFILE | awk '{print $1}')", True, ""),
+        ("$(sort -u $PBS_NODEFILE | wc -l)", True, "$((PBS_NUM_NODES))"),
+        ("$(uniq $PBS_NODEFILE | wc -l)", False, ""),
+        ("$(wc -l < nodes)", False, ""),
+        ("$(( 2 * $(wc -l < $PBS_NODEFILE) ))", True, "$((2*PBS_NP))"),
     ],
 )
-def test_lines_of_the_node_file_are_the_job_s_own_ranks(count: str, own: bool) -> None:
-    use = use_of_script(f"NP={count}\nmpirun -np $NP ./app x")
-    assert (use.ranks, use.ranks_unclear) == (None, not own)
-    use = use_of_script(f'mpirun -np "{count}" ./app x')
-    assert (use.ranks, use.ranks_unclear) == (None, not own)
+def test_lines_of_the_node_file_are_the_job_s_own_ranks(
+    count: str, own: bool, follows: str
+) -> None:
+    for script in (f"NP={count}\nmpirun -np $NP ./app x", f'mpirun -np "{count}" ./app x'):
+        use = use_of_script(script)
+        assert use.obstacle == ("", "")
+        assert (use.ranks, use.ranks_of_job, use.ranks_unclear) == (None, follows, not own)
 
 
 @pytest.mark.parametrize("piece", ["$(", "`a ", "$(a (", "$(a)b "])

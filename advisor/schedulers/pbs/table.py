@@ -67,6 +67,11 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
             "pmem",
             "pvmem",
             "nchunk",
+            # disks of a node, as NCI and MetaCentrum name them
+            "jobfs",
+            "scratch_local",
+            "scratch_ssd",
+            "scratch_shared",
         ),
         SIZE,
     ),

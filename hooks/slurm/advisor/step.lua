@@ -96,7 +96,6 @@ local function behind(argv, at, front)
   local function is_option(word)
     local long = word:match("^(%-%-[^=]*)=")
     if is("flags", word) or long and (is("flags", long) or is("values", long)) then return true end
-    if word:sub(1, 2) == "--" then return false end
     if is("values", word:sub(1, 2)) then return true end
     for letter in word:sub(2):gmatch(".") do
       if not letter:find("%a") or not is("flags", "-" .. letter) then return false end

@@ -21,6 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--user", metavar="USER", help="show what this user would see; choices cannot be changed"
     )
     parser.add_argument(
+        "--pictures",
+        choices=("auto", "kitty", "off"),
+        help="draw in pixels: auto (the default) where TERM says that the terminal is kitty or "
+        "Ghostty, kitty where it has kitty's graphics protocol under another name, off never",
+    )
+    parser.add_argument(
         "--browser",
         metavar="[HOST:]PORT",
         help="serve it to a browser, at the address with a key that is printed; "
@@ -51,7 +57,13 @@ def _start(args: argparse.Namespace) -> int:
         raise AdvisorError("the TUI needs a terminal", hint="advisor options prints what it shows")
     from advisor_tui.app import start
 
-    return start(db=args.db, socket=args.socket, user=args.user, demo=args.demo)
+    return start(
+        db=args.db,
+        socket=args.socket,
+        user=args.user,
+        demo=args.demo,
+        pictures=args.pictures or "",
+    )
 
 
 def _serve(args: argparse.Namespace) -> int:

@@ -82,11 +82,14 @@ class Frame:
             (point[1] - self.y[0]) / (self.y[1] - self.y[0]),
         )
 
+    def place(self, point: PlotPoint) -> tuple[float, float]:
+        """Return a point's place in cells, fractions of them included, from the top left."""
+        across, up = self._share(point)
+        return across * (self.columns - 1) + 0.5, (1 - up) * (self.rows - 1) + 0.5
+
     def _dot(self, point: PlotPoint) -> tuple[float, float]:
         """Return a point in dots, fractions of them included, from the top left."""
-        across, up = self._share(point)
-        column = across * (self.columns - 1) + 0.5
-        row = (1 - up) * (self.rows - 1) + 0.5
+        column, row = self.place(point)
         return column * 2, row * 4
 
     def covered(self, polygon: Sequence[PlotPoint]) -> set[CharacterCell]:

@@ -24,6 +24,28 @@ _BARS = 8
 _INK = "#111827"
 _PAGE_ROWS = 200
 """Rows of each table of the page."""
+_OPEN_ROWS = 20
+"""Of them those that are seen before a click."""
+_STYLE = """\
+:root{color-scheme:light dark;--ground:#fff;--ink:#111827;--faint:#4b5563;--line:#e5e7eb}
+@media(prefers-color-scheme:dark){:root{--ground:#111827;--ink:#f3f4f6;--faint:#9ca3af;--line:#374151}}
+body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;\
+color:var(--ink);background:var(--ground)}
+table{border-collapse:collapse;width:100%}
+th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line)}
+th:first-child,td:first-child{position:sticky;left:0;background:var(--ground);padding-left:0}
+td,th,code{white-space:nowrap}
+.figure{text-align:right;font-variant-numeric:tabular-nums}
+.wide{overflow-x:auto}
+summary{padding:.6rem 0;color:var(--faint);cursor:pointer}
+svg{width:100%;height:auto;min-width:42rem}
+svg>rect:first-child{fill:none}
+svg text{fill:var(--ink)}
+svg text[fill="#4b5563"]{fill:var(--faint)}
+svg path{stroke:var(--ink)}
+@media(max-width:44rem){body{margin:1rem auto}h1{font-size:1.6rem}}
+"""
+"""The page's: in a reader's light or dark, and on a phone, where what is wide scrolls by itself."""
 _TRAIN_COLUMNS = "user", "nodes", "jobs", "saves", "command"
 """What stands beside the programs worth training first."""
 ASSUMED = {
@@ -270,20 +292,26 @@ class ProspectView:
             ("Partitions", "partition", p.by_partition),
         ):
             heads, rows = _table_of(slices[:_PAGE_ROWS], name)
-            sections.append(f"<h2>{title}</h2>{_html_table(heads, rows, range(1, len(heads)))}")
+            first, more = rows[:_OPEN_ROWS], rows[_OPEN_ROWS:]
+            sections.append(f"<h2>{title}</h2>{_html_table(heads, first, range(1, len(heads)))}")
+            if more:
+                rest = _html_table(heads, more, range(1, len(heads)))
+                sections.append(f"<details><summary>{len(more)} more</summary>{rest}</details>")
+            if len(slices) > _PAGE_ROWS:
+                left_out = f"{len(slices) - _PAGE_ROWS:,} smaller ones are in the answer of --json"
+                sections.append(f"<p>{left_out}.</p>")
         train_heads = ("program", *_TRAIN_COLUMNS)
         figures = range(train_heads.index("nodes"), train_heads.index("command"))
-        train = _html_table(train_heads, _train_rows(p), figures)
+        train = _html_table(train_heads, _train_rows(p), figures, code=train_heads.index("command"))
+        if not p.train_first:
+            train = "<p>No program would pay back what it takes to measure it.</p>"
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes())
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-            "<title>What this site would save</title><style>"
-            "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;"
-            "color:#111827}table{border-collapse:collapse;width:100%}th,td{text-align:left;"
-            "padding:.3rem .6rem;border-bottom:1px solid #e5e7eb}code{white-space:nowrap}"
-            ".figure{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
-            "svg{width:100%;height:auto}</style></head><body>"
-            f"<h1>What this site would save</h1>{picture}"
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>What this site would save</title><style>{_STYLE}</style></head><body>"
+            "<h1>What this site would save</h1>"
+            f'<div class="wide">{picture}</div>'
             f"<h2>Train first</h2>{train}{''.join(sections)}"
             f"<h2>What limits this answer</h2><ul>{notes}</ul></body></html>\n"
         )
@@ -383,19 +411,31 @@ def _error(y: float, saving: tuple[float, float, float], most: float) -> str:
 
 
 def _html_table(
-    heads: Sequence[str], rows: Sequence[Sequence[object]], figures: Container[int]
+    heads: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    figures: Container[int],
+    code: int | None = None,
 ) -> str:
-    """Return a table; the columns of ``figures`` are aligned to the right."""
+    """Return a table that scrolls by itself where it is too wide.
+
+    The columns of ``figures`` are aligned to the right; that of ``code`` holds commands.
+    """
     right = ' class="figure"'
 
     def line(kind: str, cells: Sequence[object]) -> str:
+        texts = [escape(_shown(cell)) for cell in cells]
+        if kind == "td" and code is not None:
+            texts[code] = f"<code>{texts[code]}</code>"
         return "".join(
-            f"<{kind}{right if column in figures else ''}>{escape(_shown(cell))}</{kind}>"
-            for column, cell in enumerate(cells)
+            f"<{kind}{right if column in figures else ''}>{text}</{kind}>"
+            for column, text in enumerate(texts)
         )
 
     body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{line('th', heads)}</tr></thead><tbody>{body}</tbody></table>"
+    return (
+        f'<div class="wide"><table><thead><tr>{line("th", heads)}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
 
 
 def _shown(cell: object) -> str:

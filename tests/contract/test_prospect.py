@@ -113,6 +113,26 @@ def test_the_page_and_the_picture_need_nothing_else(
     assert "<script" not in text and "\x1b" not in text
     assert not re.search(r"(?:src|href)=|url\(|@import", text)
     assert picture.read_text().strip() in text
+    assert 'name="viewport"' in text and "prefers-color-scheme:dark" in text
+
+
+def test_the_page_shows_what_matters_and_has_the_rest_behind_a_click(
+    advisor: Run, tmp_path: Path
+) -> None:
+    path, page = tmp_path / "year.txt", tmp_path / "page.html"
+    rows = "".join(
+        f"{number}|once{number}|ann|chem|batch|COMPLETED|2025-01-01|3600|1|28||n1|0|Unknown|\n"
+        for number in range(1, 232)
+    )
+    path.write_text(f"{HEAD}\n{rows}")
+    assert advisor("prospect", path, "--html", page).code == 0
+    text = page.read_text()
+    programs = text[text.index("<h2>Programs") : text.index("<h2>User groups")]
+    assert programs.count("<tr><td>") == 200 and "<summary>180 more</summary>" in programs
+    assert programs.index("<details>") > programs.index("</table>")
+    assert "31 smaller ones are in the answer of --json" in programs
+    assert "No program would pay back what it takes to measure it." in text
+    assert "<details>" not in text[text.index("<h2>User groups") :]
 
 
 @pytest.mark.parametrize(

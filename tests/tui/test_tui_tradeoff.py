@@ -293,7 +293,12 @@ def test_the_list_stands_beside_the_picture_and_its_decimals_are_aligned(
             await at.pilot.resize_terminal(width, height)
             await at.settle()
             chart, table = at.one("#chart", Chart).region, at.one("#points", LazyTable).region
-            assert chart.y == table.y and chart.right <= table.x
+            if width < 190:
+                assert chart.y == table.y and chart.right <= table.x
+            else:  # the details stand beside the list, below a picture as wide as the terminal
+                side = at.app.screen.query_one("#tradeoff-side").region
+                assert chart.bottom <= table.y == side.y and table.right <= side.x
+                assert chart.width == width and side.bottom == height - 1
             inside = at.one("#points", LazyTable).content_region  # of its frame, where it has one
             rows = [line[inside.x :] for line in at.lines[inside.y + 1 : inside.y + 8]]
             for unit in (" s ", " kJ ", "%"):

@@ -20,7 +20,7 @@ from textual.binding import Binding, BindingType
 from advisor.errors import AdvisorError
 from advisor_tui import settings
 from advisor_tui.background import begin, finished, in_thread
-from advisor_tui.legible import speaks_utf8
+from advisor_tui.legible import shows_images, speaks_utf8
 from advisor_tui.paint_once import PaintOnce
 from advisor_tui.places import PLACES, AppPlace
 from advisor_tui.session import Session
@@ -75,7 +75,7 @@ class AdvisorApp(AppShell):
         Binding("ctrl+z", "suspend_process", "suspend", show=False, priority=True),
     )
 
-    def __init__(self, session: Session, *, utf8: bool = True) -> None:
+    def __init__(self, session: Session, *, utf8: bool = True, pictures: str = "") -> None:
         super().__init__(session)
         for place in PLACES:
             self.add_mode(place.name, partial(self._place, place))
@@ -86,6 +86,10 @@ class AdvisorApp(AppShell):
         self._problems = tui_settings.problems
         if tui_settings.signs == "ascii" or (not utf8 and tui_settings.signs == "auto"):
             self.ascii_only()
+        elif shows_images(pictures or tui_settings.pictures):
+            from advisor_tui.graphics import ImageDriver
+
+            self.driver_class = ImageDriver
         if tui_settings.theme:
             self.theme = tui_settings.theme
         self.keys = tui_settings.keys
@@ -268,6 +272,7 @@ def start(
     socket: str | None = None,
     user: str | None = None,
     demo: bool = False,
+    pictures: str = "",
 ) -> int:
     """Run until the user leaves; return the exit code. Raises AdvisorError for an unknown user."""
     if demo:
@@ -276,6 +281,6 @@ def start(
         demonstration() if demo else nullcontext(Session.here(db=db, socket=socket, user=user)) as s
     ):
         served = "TEXTUAL_DRIVER" in os.environ  # to a browser
-        app = AdvisorApp(s, utf8=served or speaks_utf8())
+        app = AdvisorApp(s, utf8=served or speaks_utf8(), pictures=pictures)
         app.run()
         return app.return_code or 0

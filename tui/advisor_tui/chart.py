@@ -1,13 +1,17 @@
 """The scatter of a trade-off: zone, front, options, and what is special among them.
 
-Fixed marks are put into cells once, what follows the cursor when a line is painted.
+Fixed marks are put into cells once, what follows the cursor when a line is painted. On a terminal
+that shows images both are drawn in pixels instead, once the cells rest; words stay text.
 """
 
 from __future__ import annotations
 
+import asyncio
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from rich.color import Color, ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.events import Click, MouseScrollDown, MouseScrollUp, Resize
@@ -17,12 +21,23 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from advisor.errors import AdvisorError
 from advisor.plotting import PlotPoint
 from advisor.plotting.raster import CharacterCell, Frame
 from advisor_tui import axes
+from advisor_tui.background import begin, in_thread
 from advisor_tui.ink import ink
+from advisor_tui.legible import XTERM, Rgb, legible
 from advisor_tui.signs import BOUND, FARTHER, ZONE, ChartMarks, Mark, weight
 
+if TYPE_CHECKING:
+    from advisor_tui.drawing import ChartPixels, Scale
+    from advisor_tui.graphics import Graphics
+
+RESTS_S = 0.1
+"""Seconds that the cells rest until they are drawn in pixels."""
+_FIXED, _CURSOR = 1, 2
+"""The images' numbers."""
 _PERCENT = 9
 """Columns of the second scale."""
 _TALL = 10
@@ -81,6 +96,14 @@ class Chart(Widget, can_focus=True):
         self._drawn: Size | None = None
         """The size it is drawn for; None while it is to be drawn."""
         self._styles: dict[tuple[str, bool], Style] = {}
+        self._arranged = 0
+        """How often it was put into cells."""
+        self._wanted: object = None
+        """What is being drawn in pixels."""
+        self._imaged: tuple[object, Scale] | None = None
+        """What was drawn so last."""
+        self._ringed: object = None
+        """The cursor that was drawn so last."""
 
     # -- what is shown ---------------------------------------------------------------------------
 
@@ -199,6 +222,7 @@ class Chart(Widget, can_focus=True):
         """Put everything but the cursor into cells."""
         self._cells, self._shade, self._texts, self._frame = {}, set(), {}, None
         self._taken, self._cursors = {}, None
+        self._arranged += 1
         picture, window = self._picture, self._window
         self._drawn = self.size
         if picture is None or window is None or self.size.width < 20 or self.size.height < 4:
@@ -309,7 +333,101 @@ class Chart(Widget, can_focus=True):
         """Paint lines, for the size that the layout has just given; styles are looked up once."""
         self._current_frame()
         self._styles.clear()
+        if (graphics := self._graphics) is not None:
+            self._tend_images(graphics)
         return super().render_lines(crop)
+
+    # -- in pixels -------------------------------------------------------------------------------
+
+    @property
+    def _graphics(self) -> Graphics | None:
+        """What shows images; None where the terminal shows none."""
+        return getattr(self.app, "graphics", None)
+
+    @property
+    def _is_pictured(self) -> bool:
+        """Whether images show what the cells would."""
+        if self._graphics is None or self._graphics.owner is not self or self._imaged is None:
+            return False
+        return self._imaged[0] == self._look()
+
+    def _look(self) -> object:
+        """Return what is another value once images show something else than the cursor, too."""
+        return self._arranged, self.content_region, self.app.theme
+
+    def _tend_images(self, graphics: Graphics) -> None:
+        """Have the images follow what is shown: the cursor's at once, the other when it rests."""
+        if self._is_pictured:
+            self._show_cursor(graphics)
+            return
+        if graphics.owner is self:
+            graphics.clear()
+        look = self._look()
+        if self._frame is not None and self.app.screen is self.screen and self._wanted != look:
+            self._wanted = look
+            begin(self, self._show_images, graphics, look, group="look", exclusive=True)
+
+    async def _show_images(self, graphics: Graphics, look: object) -> None:
+        await asyncio.sleep(RESTS_S)
+        picture, frame = self._picture, self._frame
+        colours, words = {role: self._rgb(role) for role in _INKS}, list(self._texts)
+
+        def work(picture: ChartMarks, frame: Frame) -> tuple[Scale, ChartPixels]:
+            from advisor_tui.drawing import Scale, draw
+            from advisor_tui.graphics import cell_pixels
+
+            scale = Scale.of(frame, cell_pixels())
+            return scale, draw(picture, scale, colours, words)
+
+        if picture is not None and frame is not None and look == self._look():
+            try:
+                scale, image = await in_thread(lambda: work(picture, frame))
+            except AdvisorError:
+                return  # it stays in cells, and is not tried again
+            if look == self._look() and self.app.screen is self.screen:
+                graphics.clear()
+                graphics.owner, self._imaged, self._ringed = self, (look, scale), None
+                graphics.show(_FIXED, image, *self._origin())
+                self._show_cursor(graphics)
+                self.refresh()
+        if self._wanted == look:
+            self._wanted = None
+
+    def _show_cursor(self, graphics: Graphics) -> None:
+        """Show the ring around the cursor's point, and its interval."""
+        number, picture, frame = self.cursor, self._picture, self._frame
+        if number is None or picture is None or frame is None or self._imaged is None:
+            return
+        if number == self._ringed:
+            return
+        from advisor_tui.drawing import draw_cursor
+
+        self._ringed = number
+        spread = picture.spreads[number] if picture.spreads else None
+        words = [*self._texts, *self._cursor_label(frame, picture)]
+        scale, colour = self._imaged[1], self._rgb("cross")
+        image = draw_cursor(picture.points[number], spread, scale, colour, words)
+        graphics.show(_CURSOR, image, *self._origin())
+
+    def _origin(self) -> tuple[int, int]:
+        """Return column and row of the screen where the frame begins."""
+        region = self.content_region
+        return region.x + self._gutter, region.y
+
+    def _rgb(self, role: str) -> Rgb:
+        """Return the colour of a role as it is painted."""
+        colour = legible(self._style(role), ColorSystem.TRUECOLOR).color or Color.default()
+        red, green, blue = colour.get_truecolor(XTERM)
+        return red, green, blue
+
+    def on_hide(self) -> None:
+        """Leave no image where something else is shown."""
+        if self._graphics is not None and self._graphics.owner is self:
+            self._graphics.clear()
+
+    on_unmount = on_hide
+
+    # -- in cells --------------------------------------------------------------------------------
 
     def _style(self, role: str, *, shaded: bool = False) -> Style:
         """Return the style of a role on the chart's ground, or on the zone's."""
@@ -328,6 +446,7 @@ class Chart(Widget, can_focus=True):
             text = lines[y - 1] if 1 <= y <= len(lines) else ""
             return Strip([Segment(f"  {text}"[:width], base)]).extend_cell_length(width, base)
         axis = self._style("axis")
+        is_pictured = self._is_pictured
         if y == frame.rows:
             return self._x_line(frame, axis)
         if y > frame.rows:
@@ -337,7 +456,7 @@ class Chart(Widget, can_focus=True):
             place = frame.cell(picture.points[self.cursor])
         segments = [Segment(self._margin(frame, y, place), axis)]
         run, run_style = "", base
-        cross = self._cross(frame, picture, place)
+        cross = {} if is_pictured else self._cross(frame, picture, place)
         name = self._cursor_label(frame, picture)
         title = self._y_title(frame, place, name) if y == 0 else {}
         taken_columns = self._taken.get(y, set()) | {c for c, row in (*cross, *name) if row == y}
@@ -347,9 +466,12 @@ class Chart(Widget, can_focus=True):
         for column in sorted(taken_columns.union(title)):
             if not 0 <= column < frame.columns:
                 continue
-            char, style = self._styled_char((column, y), place, cross, base)
+            if is_pictured:
+                char, style = self._char_over_image((column, y), base)
+            else:
+                char, style = self._styled_char((column, y), place, cross, base)
             if (column, y) in name:
-                shaded = (column, y) in self._shade
+                shaded = (column, y) in self._shade and not is_pictured
                 char, style = name[column, y], self._style("cross", shaded=shaded)
             elif column in title:
                 char, style = title[column], axis
@@ -432,6 +554,15 @@ class Chart(Widget, can_focus=True):
             return cross[cell], self._style("cross", shaded=shaded)
         if shaded:
             return (ZONE if self._on_edge(cell) else " "), self._style("zone")
+        return " ", base
+
+    def _char_over_image(self, cell: CharacterCell, base: Style) -> tuple[str, Style]:
+        """Return what stays text where all else is pixels: words, and arrows at the edge."""
+        if cell in self._texts:
+            return self._texts[cell], self._style("label", shaded=cell in self._shade)
+        mark = self._cells.get(cell)
+        if mark is not None and mark.char in FARTHER.values():
+            return mark.char, self._style(mark.role)
         return " ", base
 
     def _under_cursor(self) -> str:

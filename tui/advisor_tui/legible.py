@@ -237,6 +237,22 @@ def speaks_utf8(environ: Mapping[str, str] | None = None) -> bool:
     return codeset.lower().replace("-", "") == "utf8"
 
 
+_IMAGES = ("xterm-kitty", "xterm-ghostty")
+"""TERM of terminals with kitty's graphics protocol, whatever their version; ssh hands it on."""
+_BETWEEN = ("TMUX", "STY", "ZELLIJ", "TEXTUAL_DRIVER")
+"""Set by what stands between the program and the terminal, and hands no images on."""
+
+
+def shows_images(pictures: str, environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether the terminal shows images: by its name, or as ``settings.PICTURES`` say.
+
+    It is not asked: an answer that comes late, as over a slow line, would be read as keys.
+    """
+    if pictures == "off" or any(environ.get(name) for name in (*_BETWEEN, "NO_COLOR")):
+        return False
+    return pictures == "kitty" or environ.get("TERM") in _IMAGES
+
+
 def _first_environment() -> Mapping[str, str]:
     try:
         entries = Path("/proc/self/environ").read_bytes().split(b"\0")

@@ -1,4 +1,4 @@
-"""A person's settings file: theme, first page, keys by action, signs."""
+"""A person's settings file: theme, first page, keys by action, signs, pictures."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from advisor.errors import AdvisorError
 from advisor_tui.places import PLACES
 
 SIGNS = ("auto", "ascii", "unicode")
+PICTURES = ("auto", "kitty", "off")
+"""In pixels by the terminal's name, always, never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class TuiSettings:
     page: str = PLACES[0].name
     keys: Mapping[str, str] = field(default_factory=dict)
     signs: str = "auto"
+    pictures: str = "auto"
     problems: tuple[str, ...] = ()
 
 
@@ -46,6 +49,7 @@ def read(path: Path | None, themes: Collection[str]) -> TuiSettings:
     theme = one_of("theme", themes, "")
     page = one_of("page", [place.name for place in PLACES], PLACES[0].name)
     signs = one_of("signs", SIGNS, "auto")
+    pictures = one_of("pictures", PICTURES, "auto")
     key_settings = values.get("keys", {})
     keys = {}
     for action, key in key_settings.items() if isinstance(key_settings, dict) else ():
@@ -53,7 +57,7 @@ def read(path: Path | None, themes: Collection[str]) -> TuiSettings:
             keys[action] = key
         else:
             problems.append(f"keys: {action}: {key!r} is not a key")
-    return TuiSettings(theme, page, keys, signs, tuple(f"{path}: {p}" for p in problems))
+    return TuiSettings(theme, page, keys, signs, pictures, tuple(f"{path}: {p}" for p in problems))
 
 
 def unknown_actions(
@@ -67,7 +71,7 @@ def unknown_actions(
     ]
 
 
-_KNOWN = ("theme", "page", "keys", "signs")
+_KNOWN = ("theme", "page", "keys", "signs", "pictures")
 
 
 def keep_theme(path: Path | None, theme: str) -> None:

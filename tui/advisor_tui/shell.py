@@ -14,7 +14,7 @@ from rich.console import RenderableType
 from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.events import Mount
+from textual.events import Mount, ScreenSuspend
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
@@ -31,6 +31,7 @@ from advisor_tui.places import PLACES
 from advisor_tui.session import Session
 
 if TYPE_CHECKING:
+    from advisor_tui.graphics import Graphics
     from advisor_tui.read_ahead import ReadAhead
 
 T = TypeVar("T")
@@ -56,6 +57,8 @@ class AppShell(App[None]):
 
     DEFAULT_MODE = "ahead"
     """Never shown: pages are made in it before somebody goes there."""
+    graphics: Graphics | None = None
+    """What shows images; None where the terminal shows none."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -316,6 +319,12 @@ class Page(PaintOnce[None]):
     def on_screen_resume(self) -> None:
         """Show what is known of store and daemon."""
         self.advisor.paint_status()
+
+    @on(ScreenSuspend)
+    def _covered(self) -> None:
+        """Leave no image below what is shown now."""
+        if (graphics := self.advisor.graphics) is not None:
+            graphics.clear()
 
     def status_changed(self) -> None:
         """Repaint what depends on the daemon."""

@@ -103,12 +103,12 @@ def at_highest_axes(
     Sizes are compared where nothing else differs; jobs that state no GPU clock have the highest.
     """
     further = max((run.configuration.extra for _, run in members), default=())
-    kept = [m for m in members if m[1].configuration.extra in ((), further)]
-    if len(kept) == len(members):
-        return kept, further, []
-    below = format_count(len(members) - len(kept), "run")
+    comparable_runs = [m for m in members if m[1].configuration.extra in ((), further)]
+    if len(comparable_runs) == len(members):
+        return comparable_runs, further, []
+    below = format_count(len(members) - len(comparable_runs), "run")
     note = f"{below} with less than {extra_words(further)} left out: nothing but sizes may differ"
-    return kept, further, [note]
+    return comparable_runs, further, [note]
 
 
 def _family(name: str, members: Sequence[tuple[dict[str, float], Observation]]) -> SizedFamily:

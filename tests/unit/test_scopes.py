@@ -103,9 +103,10 @@ def test_the_real_busctl_understands_the_call(tmp_path: Path) -> None:
 def test_a_child_gives_back_the_daemons_priority() -> None:
     program = "import os; from advisor.service.scopes import take_usual_priority as t; t();"
     program += "print(os.getpriority(os.PRIO_PROCESS, 0))"
-    for nice, after in ((-5, 0), (3, 3)):
-        if nice < 0 and os.geteuid() != 0:
+    for priority, after in ((-5, 0), (3, 3)):
+        if priority < 0 and os.geteuid() != 0:
             continue
+        nice = priority - os.getpriority(os.PRIO_PROCESS, 0)  # the tests may run at less
         done = subprocess.run(
             ["nice", "-n", str(nice), sys.executable, "-c", program],
             capture_output=True,

@@ -22,13 +22,18 @@ from advisor.store.versions import MIGRATIONS
 
 def load_migrations() -> Any:
     """Return the sqlite-utils ``Migrations`` of db/migrations.py. Raises AdvisorError."""
+    return load_steps().migrations
+
+
+def load_steps() -> Any:
+    """Return the module db/migrations.py, whose functions are the steps. Raises AdvisorError."""
     path = paths.share("db/migrations.py")
     spec = importlib.util.spec_from_file_location("advisor_db_migrations", path)
     if spec is None or spec.loader is None:
         raise AdvisorError(f"{path} cannot be loaded", hint="reinstall hpc-advisor")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.migrations
+    return module
 
 
 def apply_migrations(connection: sqlite3.Connection) -> None:

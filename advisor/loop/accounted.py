@@ -23,7 +23,13 @@ from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import policy_of
 from advisor.schedulers.base import JobRecord
 from advisor.store import rows as _rows
-from advisor.store.job_places import JobPlace, JobPlaces, JobsThere, WhoseWorkload, WorkloadNumbers
+from advisor.store.job_places import (
+    JobPlaces,
+    JobsThere,
+    PlaceOfJobs,
+    WhoseWorkload,
+    WorkloadNumbers,
+)
 from advisor.store.signatures import add_signatures
 from advisor.store.writer import Writer
 
@@ -99,7 +105,7 @@ class RoomForSignatures:
         named = (job.job_id, job.user)
         return any((*named, cluster) in self._signed for cluster in ("", job.cluster))
 
-    def _has_room(self, place: JobPlace) -> bool:
+    def _has_room(self, place: PlaceOfJobs) -> bool:
         """Tell whether one more is wanted, if only in the place of the oldest."""
         count, _, newest = self._kept.at(place)
         if count < ENOUGH:
@@ -107,7 +113,7 @@ class RoomForSignatures:
         newest_at = moment(newest)
         return newest_at is None or not now() - ANOTHER < newest_at <= now()
 
-    def _make_room(self, place: JobPlace) -> None:
+    def _make_room(self, place: PlaceOfJobs) -> None:
         """Make room where one more is wanted; where there are enough, the oldest goes."""
         count, oldest, _ = self._kept.at(place)
         if count >= ENOUGH:
@@ -117,14 +123,14 @@ class RoomForSignatures:
             self._writer.change("DELETE FROM signatures WHERE id = ?", (oldest,))
             self._look_again(place)
 
-    def _count_stored(self, place: JobPlace, job: JobRecord) -> None:
+    def _count_stored(self, place: PlaceOfJobs, job: JobRecord) -> None:
         """Count a job's one that was stored."""
         if self._signed is not None:
             self._signed.add((job.job_id, job.user, job.cluster))
         count, oldest, _ = self._kept.at(place)
         self._kept.put(place, JobsThere(count + 1, oldest, self._at))
 
-    def _look_again(self, place: JobPlace) -> None:
+    def _look_again(self, place: PlaceOfJobs) -> None:
         """Have what is at a place asked of the store anew."""
         self.write()
         self._kept.forget(place)

@@ -144,10 +144,10 @@ def _write_table(
             for name in _SUMS:
                 parquet.month_file(folder, name, month).unlink(missing_ok=True)
         path = parquet.month_file(folder, table, month)
-        kept = _kept_parts(path, mark) if month != _OTHER else []
-        last = _last_row(connection, table, kept)
+        parts_there = _kept_parts(path, mark) if month != _OTHER else []
+        last = _last_row(connection, table, parts_there)
         rows = (row for begin, *_ in parts for row in _stored(reader, table, str(begin), last))
-        written.rows[table] += _write(connection, folder, table, month, rows, mark, kept)
+        written.rows[table] += _write(connection, folder, table, month, rows, mark, parts_there)
         written.months.add(month)
 
 
@@ -207,21 +207,21 @@ def _write(
     month: str,
     rows: Iterable[ResultRow | Mapping[str, object]],
     mark: str = "",
-    kept: Sequence[Path] = (),
+    parts_there: Sequence[Path] = (),
 ) -> int:
     """Write a month's file of a table, whose rows come in the order of their time; return how many
     rows it has.
 
-    Rows with a key are joined with those of the file that is there. ``kept`` are the parts before
-    these rows.
+    Rows with a key are joined with those of the file that is there. ``parts_there`` hold what
+    comes before these rows.
     """
     path = parquet.month_file(folder, table, month)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = ", ".join(f'"{name}"' for name in parquet.columns()[table])
     with ExitStack() as drafts, draft(path.parent, path.name) as new:
         under_way = path.parent / _UNDER_WAY
-        parts = list(kept)
-        for part in _parts(connection, path, table, rows, drafts, bool(kept)):
+        parts = list(parts_there)
+        for part in _parts(connection, path, table, rows, drafts, bool(parts_there)):
             if under_way.is_dir():
                 synced(part)
                 part = part.replace(under_way / f"{len(parts):06}.parquet")

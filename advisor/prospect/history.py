@@ -20,6 +20,7 @@ HISTORY = "history"
 """What ``--from`` calls it."""
 COMMAND = "advisor store history --to FOLDER"
 _PAGE = 4096
+"""Rows that are held at once."""
 _COLUMNS = (
     "rowid, job_id, user, account, state, nodes, node_list, energy_j, freq_requested_khz, time_s"
 )

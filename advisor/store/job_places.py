@@ -16,7 +16,7 @@ from advisor.store.transaction import StoreTransaction
 
 WhoseWorkload = tuple[str, str, str]
 """Application, workload and user."""
-JobPlace = tuple[object, ...]
+PlaceOfJobs = tuple[object, ...]
 """A :data:`WhoseWorkload` and the configuration's fields, :data:`rows.PLACE`."""
 
 
@@ -29,7 +29,7 @@ class JobsThere(NamedTuple):
 
 
 class JobPlaces:
-    """What a table has of jobs from one source, by their :data:`JobPlace`, asked once for each.
+    """What a table has of jobs from one source, by their :data:`PlaceOfJobs`, asked once for each.
 
     Who adds or takes away a row says so by :meth:`put`.
     """
@@ -38,7 +38,7 @@ class JobPlaces:
         self, reader: Reader, table: Literal["observations", "signatures"], source: str
     ) -> None:
         self._reader, self._table, self._source = reader, table, source
-        self._there: dict[JobPlace, JobsThere] = {}
+        self._there: dict[PlaceOfJobs, JobsThere] = {}
         self._asked: set[WhoseWorkload] = set()
 
     def look(self, whose: Collection[WhoseWorkload]) -> None:
@@ -61,18 +61,18 @@ class JobPlaces:
         for *place_key, count, oldest, newest in rows:
             self._there.setdefault(tuple(place_key), JobsThere(count, oldest, newest))
 
-    def at(self, place: JobPlace) -> JobsThere:
+    def at(self, place: PlaceOfJobs) -> JobsThere:
         """Return what is at a place."""
         if place not in self._there and place[:3] not in self._asked:
             application, workload, user = map(str, place[:3])
             self.look([(application, workload, user)])
         return self._there.get(place, JobsThere())
 
-    def put(self, place: JobPlace, there: JobsThere) -> None:
+    def put(self, place: PlaceOfJobs, there: JobsThere) -> None:
         """Note what is at a place from now on."""
         self._there[place] = there
 
-    def forget(self, place: JobPlace) -> None:
+    def forget(self, place: PlaceOfJobs) -> None:
         """Have a workload of a user asked for anew."""
         self._asked.discard(place[:3])
         self._there = {key: value for key, value in self._there.items() if key[:3] != place[:3]}

@@ -23,7 +23,7 @@ from advisor.paths import beside
 from advisor.store import dialect
 from advisor.store.moved import check_opened
 from advisor.store.port import Database
-from advisor.store.versions import MIGRATIONS, check_not_newer
+from advisor.store.versions import MIGRATIONS, check_not_newer, load_steps
 
 if TYPE_CHECKING:
     import psycopg
@@ -469,8 +469,6 @@ def _upgrade(connection: PostgresConnection) -> None:
     All of them in one transaction, so that who is killed has done nothing. Others who write wait;
     daemons decide from memory.
     """
-    from advisor.store.schema import load_steps
-
     connection.execute("BEGIN IMMEDIATE")
     try:
         check_opened(connection, connection.address)

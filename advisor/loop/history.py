@@ -158,7 +158,8 @@ def _kept_parts(path: Path, mark: str) -> list[Path]:
     note = folder / "mark"
     if not note.exists() or note.read_text(encoding="utf-8") != mark:
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700, parents=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
         write_whole(note, mark, 0o600)
     return sorted(folder.glob("*.parquet"))
 

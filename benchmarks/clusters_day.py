@@ -10,7 +10,8 @@ second on all clusters together (200,000 a day on each are 11.6). A job ends as 
 submitted: its row stands in its cluster's accounting from then on, with the stamp of its answer.
 sacct and qstat are stand-ins that print these rows; ``advisor collect`` is the real one and runs
 again and again, in PostgreSQL one for each cluster at once, as from hosts of their own, on a file
-one after the other. All jobs lie within the six hours that each collection reads again.
+one after the other. All jobs lie within the six hours that each collection reads again. Daemons and
+collections have the priorities of config/systemd.
 
 ``--kills``: so many times, at moments drawn by ``--seed``, a daemon, a collector, a mover that
 copies the store elsewhere or, in PostgreSQL, every process of the database gets SIGKILL and is
@@ -67,6 +68,8 @@ USERS = ("root", "daemon", "bin", "sys", "games", "man", "mail", "news", "nobody
 """Users that every Debian knows: the daemon looks their names up."""
 FIRST = 5_000_000
 """The number of the first job of the day on each cluster."""
+DAEMON, COLLECTION = ("nice", "-n", "-5"), ("nice", "-n", "10", "ionice", "-c", "3")
+"""What gives them the priorities of their units; only root gets the first."""
 A_DAY = 200_000
 """Submissions of a day on each cluster that the figures are held against."""
 IDLE, IDLE_S = 1000, 20.0
@@ -98,13 +101,15 @@ class Cluster:
     scheduler: str
     folder: Path
     daemon: subprocess.Popen[bytes] | None = None
-    collector: subprocess.Popen[str] | None = None
+    collector: subprocess.Popen[bytes] | None = None
     starts: list[float] = field(default_factory=list)
     """When each collection began (s), and when it was done."""
     ends: list[float] = field(default_factory=list)
     collected: Counter[str] = field(default_factory=Counter)
     said: list[str] = field(default_factory=list)
     """What collections that failed said."""
+    collections_s: float = 0.0
+    """Seconds of processor time of its collections."""
 
     @property
     def socket(self) -> Path:
@@ -145,7 +150,7 @@ class Cluster:
 
     def serve(self, store: Path) -> None:
         """Start its daemon, and wait until it answers."""
-        command = [sys.executable, "-m", "advisor", "serve", "--socket", str(self.socket)]
+        command = [*DAEMON, sys.executable, "-m", "advisor", "serve", "--socket", str(self.socket)]
         command += ["--db", str(store), "--watch", "0"]
         with (self.folder / "log").open("ab") as log:
             self.daemon = subprocess.Popen(command, stderr=log, env=self.environment)
@@ -247,18 +252,17 @@ class Cluster:
 
     def collect(self, store: Path) -> None:
         """Run one collection and note what came of it."""
-        command = [sys.executable, "-m", "advisor", "collect", "--db", str(store), "--json"]
-        command += ["--scheduler", self.scheduler, "--cluster", self.name]
+        command = [*COLLECTION, sys.executable, "-m", "advisor", "collect", "--db", str(store)]
+        command += ["--json", "--scheduler", self.scheduler, "--cluster", self.name]
         began = time.monotonic()
-        self.collector = subprocess.Popen(
-            command,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        out, err = self.collector.communicate()
-        code, self.collector = self.collector.returncode, None
+        with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as problems:
+            self.collector = subprocess.Popen(
+                command, env=self.environment, stdout=said, stderr=problems
+            )
+            code, self.collector = self._ended(self.collector), None
+            said.seek(0)
+            problems.seek(0)
+            out, err = said.read(), problems.read()
         if code:
             self.said.append(err.strip() or f"signal {-code}")
             return
@@ -269,6 +273,24 @@ class Cluster:
         self.collected += Counter(answer["verdicts"])
         self.collected["failed"] += len(answer["skipped"])
         self.collected["known"] = answer["known"]
+
+    def _ended(self, collector: subprocess.Popen[bytes]) -> int:
+        """Wait for a collection, count what it took, and return its exit code."""
+        _, status, used = os.wait4(collector.pid, 0)
+        self.collections_s += used.ru_utime + used.ru_stime
+        collector.returncode = os.waitstatus_to_exitcode(status)
+        return collector.returncode
+
+
+def processor_s(pid: int, *, children: bool = False) -> float:
+    """Return the processor seconds of a process, or also of its children, now and before."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    spent = sum(map(int, words[11 : 15 if children else 13])) / os.sysconf("SC_CLK_TCK")
+    if children:
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with suppress(OSError):  # it has ended
+                spent += processor_s(int(child))
+    return spent
 
 
 def ask(path: Path, line: bytes) -> dict[str, Any]:
@@ -539,6 +561,21 @@ def verbs(
     return found
 
 
+def spent_s(clusters: list[Cluster], server: postgresql.Server | None) -> dict[str, float]:
+    """Return the processor seconds of all daemons, collections and the database so far.
+
+    What a killed daemon took is left out, and a killed database begins anew.
+    """
+    daemons = [c.daemon.pid for c in clusters if c.daemon is not None]
+    spent = {
+        "daemons": sum(map(processor_s, daemons)),
+        "collections": sum(c.collections_s for c in clusters),
+    }
+    if server is not None:
+        spent["database"] = processor_s(server.pid, children=True)
+    return spent
+
+
 def day(args: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, Any]:
     """Have the day, and return what it came to."""
     file = (args.folder or folder) / f"day-{args.history}-{args.models}.db"
@@ -570,11 +607,14 @@ def day(args: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, A
     alone = submitted([idle], few, pace)["slurm1"]["took"] if idle else []
     within_s = args.jobs * len(clusters) / args.rate
     kills = Kills(clusters, store, server, args.kills, within_s, args.seed)
+    before_s = spent_s(clusters, server)
     with Collections(clusters, store, at_once=server is not None):
         kills.start()
         results = submitted(clusters, args.jobs, args.rate)
         kills.join()
         time.sleep(2.0)  # what the daemons have to write
+    after_s = spent_s(clusters, server)
+    answered = [ask(c.socket, b'{"v":1,"op":"status"}\n')["answer_us"] for c in clusters]
     alone += submitted([idle], few, pace)["slurm1"]["took"] if idle else []
     took = [t for r in results.values() for t in r["took"]]
     wall_s = max(r["wall_s"] for r in results.values())
@@ -600,6 +640,8 @@ def day(args: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, A
             }
             for c in clusters
         },
+        "answer_us": {name: max(a[name] for a in answered) for name in ("p50", "p99")},
+        "processor_s": {name: after_s[name] - before_s[name] for name in after_s},
         "killed": kills.killed,
         "noticed_s": [] if args.short else noticed_s(store, clusters[0]),
         "verbs": {} if args.short else verbs(store, clusters[0], folder, server),
@@ -625,6 +667,13 @@ def show(found: dict[str, Any]) -> None:
         f"  submission p50 {us['p50']:.0f} us ({us['p50'] / us['idle_p50']:.2f} of an idle"
         f" daemon's), p99 {us['p99']:.0f} us ({us['p99'] / us['idle_p99']:.2f})"
     )
+    print(
+        f"  of that the daemon's own share, of its last answers, at the slowest: p50"
+        f" {found['answer_us']['p50']:.0f} us, p99 {found['answer_us']['p99']:.0f} us"
+    )
+    jobs = max(1, kept["answered"])
+    for name, spent in found["processor_s"].items():
+        print(f"  processor  {name}: {spent:.0f} s, {1000 * spent / jobs:.1f} ms a job")
     for name, c in found["collect"].items():
         print(
             f"  collect    {name}: {c.get('new', 0)} new, {c.get('stamps', 0)} of them by their"

@@ -45,6 +45,7 @@ class Server:
     def __init__(self, folder: Path, *, durable: bool = True) -> None:
         self.folder = folder
         self._durable = durable
+        self.listen, self.port = "", 5432
         self._count = 0
         root = os.geteuid() == 0
         self._user = pwd.getpwnam("nobody") if root else pwd.getpwuid(os.geteuid())
@@ -56,7 +57,8 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        settings = f"-c listen_addresses= -c unix_socket_directories={self.folder}"
+        settings = f"-c listen_addresses={self.listen} -c port={self.port}"
+        settings += f" -c unix_socket_directories={self.folder}"
         if not self._durable:
             settings += " -c fsync=off"
         log = str(self.folder / "log")
@@ -85,10 +87,14 @@ class Server:
         for process in self._processes():
             os.kill(process, number)
 
+    @property
+    def pid(self) -> int:
+        """The process of which all others of it are children."""
+        return int((self.folder / "data/postmaster.pid").read_text().split()[0])
+
     def _processes(self) -> list[int]:
-        pid = int((self.folder / "data/postmaster.pid").read_text().split()[0])
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [pid, *map(int, children)]
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [self.pid, *map(int, children)]
 
     def database(self, template: str = "template0", user: str = "advisor") -> DatabaseAddress:
         """Make a database, empty or a copy of another, and return its address."""
@@ -99,7 +105,8 @@ class Server:
 
     def address(self, name: str, user: str = "advisor") -> DatabaseAddress:
         """Return the address of a database."""
-        return DatabaseAddress(f"postgresql://{user}@/{name}?host={self.folder}")
+        port = "" if self.port == 5432 else f"&port={self.port}"
+        return DatabaseAddress(f"postgresql://{user}@/{name}?host={self.folder}{port}")
 
     def sql(self, text: str, database: str = "postgres") -> str:
         """Run statements with the server's own program, and return what it prints."""

@@ -66,7 +66,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     from advisor.core.check import check_error
     from advisor.core.inventory import Inventory
     from advisor.database import DatabaseAddress
-    from advisor.loop import health, health_site
+    from advisor.loop import health, health_site, retention
     from advisor.schedulers.choose import every
     from advisor.service import units
     from advisor.store.clusters import inventory_here
@@ -117,6 +117,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
                 yield from health_site.check_classes(reader, inventory)
                 yield from _to_do(health.check_models(reader), where)
                 yield from _to_do(health.check_loop(reader, reader.path), where)
+                yield from retention.check_history(reader)
             except AdvisorError as error:
                 yield check_error("store", "fail", error)
     yield from of_scheduler

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``advisor prospect`` takes."""
+    from advisor.prospect import history
     from advisor.prospect.ear import COMMAND, EAR
     from advisor.prospect.sums import SUMS
     from advisor.prospect.swf import SWF
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = {name: s.YEAR_COMMAND for name, s in accountings.items()} | {
         EAR: COMMAND,
         SWF: "a log in the Standard Workload Format, of the Parallel Workloads Archive",
+        history.HISTORY: f"a folder, of {history.COMMAND}",
         SUMS: "a table with the columns Software,Jobs,Nodeh,kWh,Users, as ARCHER2 publishes them",
     }
     parser.description = (
@@ -68,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.core.worth import Tariff
     from advisor.prospect.ear import EAR, stream_ear
     from advisor.prospect.estimate import estimate
+    from advisor.prospect.history import HISTORY, stream_history
     from advisor.prospect.sums import SUMS, stream_sums
     from advisor.prospect.swf import SWF, stream_swf
     from advisor.prospect.usage import Usage
@@ -89,7 +92,9 @@ def run(args: argparse.Namespace) -> int:
     accountings = _accountings()
     for path in args.files:
         source = args.source or _source(path)
-        if source == EAR:
+        if source == HISTORY:
+            usage.add(stream_history(path))
+        elif source == EAR:
             usage.add(stream_ear(path, damaged))
         elif source == SWF:
             usage.add(stream_swf(path, damaged, _cores(usage.inventory)))
@@ -117,12 +122,20 @@ def _write(path: Path, text: str) -> None:
 
 
 def _source(path: Path) -> str:
-    """Return what wrote a file, by its first line. Raises InputError where that does not tell."""
+    """Return what wrote a file, by its first line, or a folder.
+
+    Raises InputError where that does not tell.
+    """
+    from advisor.mounts import check_answers
     from advisor.prospect.ear import EAR
+    from advisor.prospect.history import HISTORY
     from advisor.prospect.sums import SUMS, writes_sums
     from advisor.prospect.swf import COMMENT, SWF
     from advisor.schedulers.accounting_lines import numbered_lines
 
+    check_answers(path)
+    if path.is_dir():
+        return HISTORY
     first = next((line for _, line in numbered_lines(path)), "")
     if not first.strip():
         raise InputError(f"{path}:1: is empty", hint="advisor prospect --help has the command")

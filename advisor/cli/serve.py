@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from advisor.cli.arguments import span_argument
-from advisor.database import DatabaseAddress
 from advisor.errors import AdvisorError, MovedStoreError, OlderStoreError, StoreError, UsageError
 from advisor.interpreter import own_environment, own_python
 from advisor.paths import beside, config_dir, socket_path, store_path
@@ -189,7 +188,7 @@ def _prepare(store: Path) -> None:
     """
     log = logging.getLogger("advisor.serve")
     try:
-        if isinstance(store, DatabaseAddress) or not store.exists():
+        if not store.exists():
             from advisor.store.writer import Writer
 
             Writer(store).close()

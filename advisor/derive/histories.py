@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,9 +25,11 @@ from advisor.core.job_history import (
 )
 from advisor.core.reasons import CAP_TRIAL, STEP_PLAN, WHOLE_JOB
 from advisor.core.requested_configuration import default_freq
+from advisor.store.port import ResultRow
 from advisor.store.reader import Reader
 from advisor.store.rows import OUTCOME_KEY
 from advisor.store.stale_histories import StaleHistory, save_histories, stale_histories
+from advisor.store.transaction import marks
 from advisor.store.writer import Writer
 
 log = logging.getLogger("advisor.derive")
@@ -49,10 +52,11 @@ _AS_WRITTEN = (
     f" LIMIT {_LOOKED_AT}"
 )
 _TRIED = (
-    "SELECT o.job_id, o.state, o.verdict, o.record FROM cap_trials AS t JOIN outcomes AS o"
-    f" ON {' AND '.join(f'o.{name} = t.{name}' for name in OUTCOME_KEY)}"
-    f" WHERE t.identity = ? AND t.created_at >= ? ORDER BY t.created_at DESC LIMIT {MOST_TRIED}"
+    "SELECT t.identity, o.job_id, o.state, o.verdict, o.record FROM cap_trials AS t"
+    f" JOIN outcomes AS o ON {' AND '.join(f'o.{name} = t.{name}' for name in OUTCOME_KEY)}"
+    " WHERE t.identity IN ({}) AND t.created_at >= ? ORDER BY t.created_at DESC"
 )
+"""One job of an identity tries at a time, so they are few."""
 
 _Ended = tuple[str, str, str, Mapping[str, Any]]
 """A job's id, state, verdict and record."""
@@ -64,35 +68,58 @@ def derive_histories(writer: Writer, is_over: Callable[[], bool]) -> bool:
     Raises StoreError where the store cannot be read or written.
     """
     oldest_day = (datetime.now(UTC) - timedelta(days=MAX_AGE_DAYS)).isoformat()
-    while marks := stale_histories(writer, _AT_ONCE):
-        with Reader(writer.path) as reader, writer.unsynced():
-            inventory = reader.inventory()
-            histories = {m: _history_or_empty(reader, m, oldest_day, inventory) for m in marks}
-            save_histories(writer, histories, oldest_day)
-        if is_over():
-            return not stale_histories(writer, 1)
+    with Reader(writer.path) as reader:
+        inventory = reader.inventory()
+        while stale := stale_histories(writer, _AT_ONCE):
+            with writer.unsynced():
+                histories = _histories(reader, stale, oldest_day, inventory)
+                save_histories(writer, histories, oldest_day)
+            if is_over():
+                return not stale_histories(writer, 1)
     return True
 
 
-def _history_or_empty(
-    reader: Reader, mark: StaleHistory, since: str, inventory: Inventory
+def _histories(
+    reader: Reader, stale: Sequence[StaleHistory], since: str, inventory: Inventory
+) -> dict[StaleHistory, JobHistory]:
+    """Work out some histories; what is read for them is asked for at once."""
+    identities = [mark.identity for mark in stale]
+    latest = reader.rows_of_each(f"{_OUTCOMES}{_LOOKED_AT}", [(i, since) for i in identities])
+    tried: defaultdict[str, list[ResultRow]] = defaultdict(list)
+    for row in reader.rows(_TRIED.format(marks(identities)), (*identities, since)):
+        tried[row["identity"]].append(row)
+    histories = {}
+    for mark, rows in zip(stale, latest, strict=True):
+        try:
+            outcomes = [_ended(row) for row in rows]
+            as_written = [row for row in outcomes if row[3].get("changed") == 0]
+            if len(rows) == _LOOKED_AT:  # those that ran as written may have come before
+                as_written = [
+                    _ended(row) for row in reader.rows(_AS_WRITTEN, (mark.identity, since))
+                ]
+            trials = [_ended(row) for row in tried[mark.identity][:MOST_TRIED]]
+            histories[mark] = _history(outcomes, as_written, trials, inventory)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # a record of no sense
+            log.warning("event=not-derived identity=%s error=%r", mark.identity, error)
+            histories[mark] = JobHistory()
+    return histories
+
+
+def _ended(row: ResultRow) -> _Ended:
+    return row["job_id"], row["state"], row["verdict"], json.loads(row["record"])
+
+
+def _history(
+    outcomes: Sequence[_Ended],
+    as_written: Sequence[_Ended],
+    trials: Sequence[_Ended],
+    inventory: Inventory,
 ) -> JobHistory:
-    try:
-        return _history(reader, mark, since, inventory)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:  # a record of no sense
-        log.warning("event=not-derived identity=%s error=%r", mark.identity, error)
-        return JobHistory()
-
-
-def _history(reader: Reader, mark: StaleHistory, since: str, inventory: Inventory) -> JobHistory:
-    def ended(sql: str) -> list[_Ended]:
-        rows = reader.rows(sql, (mark.identity, since))
-        return [(r["job_id"], r["state"], r["verdict"], json.loads(r["record"])) for r in rows]
-
-    as_written, trials = ended(_AS_WRITTEN), ended(_TRIED)
+    """Return the history of an identity's latest jobs, of those that ran as written, and of those
+    that tried a cap."""
     past = [(_is_planned(row), job) for row in as_written if (job := _past_job(row, inventory))]
     written, planned = ([job for p, job in past if p is kind] for kind in (False, True))
-    worse = _broken_promises(ended(f"{_OUTCOMES}{_LOOKED_AT}"))
+    worse = _broken_promises(outcomes)
     tried = [job for row in trials if (job := _tried_job(row, inventory))]
     ended_by_limit = [row[0] for row in trials if row[1] == "TIMEOUT"]
     return JobHistory(

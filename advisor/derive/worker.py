@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from advisor.database import DatabaseAddress, store_at
 from advisor.derive import transfers
@@ -61,11 +62,16 @@ def derive(writer: Writer, *, budget_s: float = PASS_S, first: str = "") -> bool
     """Bring what is stale in step, the longest first; tell whether all is.
 
     After ``budget_s`` seconds (:data:`PASS_S`) nothing more is begun. Must be called outside of a
-    transaction. What fails stays stale and is logged; so does the rest once the store cannot be
-    read or written. Raises StoreError where it cannot from the start.
+    transaction. Nothing is done where another process does so, but for the application ``first``.
+    What fails stays stale and is logged; so does the rest once the store cannot be read or written.
+    Raises StoreError where it cannot from the start.
     """
     assert not writer.in_transaction
-    is_over = _ends(writer, budget_s)
+    with writer.deriving() as alone:
+        return (alone or bool(first)) and _derive(writer, _ends(writer, budget_s), first)
+
+
+def _derive(writer: Writer, is_over: Callable[[], bool], first: str) -> bool:
     failed: set[int] = set()
     try:
         current = derive_histories(writer, is_over)
@@ -116,14 +122,15 @@ class _Task:
     """What brings some marks in step: ``changes`` are worked out when its turn comes.
 
     Those of ``soon``, which are quickly known, are stored before, each part by itself. ``inputs``
-    asks for more than the marks: what the reader did not see there makes the result useless.
+    asks for more than the marks, and ``read_rows`` is what the reader saw there: what it did not
+    see makes the result useless.
     """
 
-    reader: Reader
     marks: Sequence[Stale]
     changes: Callable[[], Sequence[Change]] = tuple
     soon: Callable[[], Sequence[Sequence[Change]]] = tuple
     inputs: tuple[str, tuple[str, ...]] | None = None
+    read_rows: Collection[tuple[Any, ...]] = ()
 
     def run(self, writer: Writer) -> None:
         """Work out, store, and take the marks away; nothing once one of them was made anew."""
@@ -146,10 +153,7 @@ class _Task:
             return False
         if self.inputs is None:
             return True
-        current_rows, read_rows = (
-            {tuple(row) for row in r.rows(*self.inputs)} for r in (writer, self.reader)
-        )
-        return current_rows <= read_rows
+        return all(tuple(row) in self.read_rows for row in writer.rows(*self.inputs))
 
 
 def _tasks(reader: Reader, first: str, failed: Collection[int]) -> Iterator[_Task]:
@@ -157,19 +161,20 @@ def _tasks(reader: Reader, first: str, failed: Collection[int]) -> Iterator[_Tas
     marks = [m for m in stale(reader) if m.id not in failed]
     marks.sort(key=lambda m: m.application != first)
     if lessons := [m for m in marks if m.kind == "lesson"]:
-        yield _Task(reader, lessons, soon=lambda: _lessons(reader, lessons))
+        yield _Task(lessons, soon=lambda: _lessons(reader, lessons))
     marks = [m for m in marks if m.kind != "lesson"][:_MOST]
     by_class = ModelsByClass(reader, {m.named for m in marks if m.kind == "class"})
+    lessons_read = {tuple(row) for row in reader.rows(_LESSONS)}
     families: defaultdict[tuple[str, str], list[Stale]] = defaultdict(list)
     for m in marks:
         if m.kind == "sizes":
             families[_family(m)].append(m)
     for m in marks:
         if m.kind == "transfers":
-            yield _Task(reader, [m], partial(transfers.changes, reader, *m.named))
+            yield _Task([m], partial(transfers.changes, reader, *m.named))
         elif m.kind == "class":
             class_changes = partial(by_class.changes, (m.named, m.whose))
-            yield _Task(reader, [m], class_changes, inputs=(_LESSONS, ()))
+            yield _Task([m], class_changes, inputs=(_LESSONS, ()), read_rows=lessons_read)
         elif same_family := families.pop(_family(m), []):
             yield _sizes(reader, same_family)
 
@@ -188,8 +193,13 @@ def _family(mark: Stale) -> tuple[str, str]:
 def _sizes(reader: Reader, marks: Sequence[Stale]) -> _Task:
     application, name = _family(marks[0])
     if not name:
-        return _Task(reader, marks)
+        return _Task(marks)
     family = FamilyModels(reader, application, name)
+    inputs = _RUNS, (application,)
     return _Task(
-        reader, marks, family.changes, lambda: [family.outdated()], (_RUNS, (application,))
+        marks,
+        family.changes,
+        lambda: [family.outdated()],
+        inputs,
+        {tuple(row) for row in reader.rows(*inputs)},
     )

@@ -6,7 +6,7 @@ How busy its processors were, mean power, disk, memory. Coarse, but every job ha
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from operator import attrgetter
 
@@ -23,6 +23,13 @@ from advisor.loop.match import MatchedJob
 from advisor.loop.outcomes import policy_of
 from advisor.schedulers.base import JobRecord
 from advisor.store import rows as _rows
+from advisor.store.job_places import (
+    JobPlaces,
+    JobsThere,
+    PlaceOfJobs,
+    WhoseWorkload,
+    WorkloadNumbers,
+)
 from advisor.store.signatures import add_signatures
 from advisor.store.writer import Writer
 
@@ -41,10 +48,6 @@ ANOTHER = timedelta(days=1)
 """Where there are enough, one is replaced so often: programs change."""
 
 
-_JobPlace = tuple[object, ...]
-"""Application, workload, source, user and the configuration's fields."""
-
-
 class RoomForSignatures:
     """Stores jobs' signatures where there is room.
 
@@ -52,23 +55,21 @@ class RoomForSignatures:
     have one already once for a batch of jobs. What is stored waits for :meth:`write`.
     """
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-        self._kept: dict[_JobPlace, tuple[int, int | None, str]] = {}
+    def __init__(self, writer: Writer, numbers: WorkloadNumbers) -> None:
+        self._writer, self._numbers = writer, numbers
+        self._kept = JobPlaces(writer, "signatures", SOURCE)
         self._batch: Sequence[JobRecord] = ()
         self._signed: set[tuple[str, ...]] | None = None
         self._at = ""
         self._waiting: list[tuple[object, ...]] = []
-        self._numbers: dict[tuple[str, str], int] = {}
-        self._version: object = None
 
-    def look(self, jobs: Sequence[JobRecord]) -> None:
-        """Begin a batch of jobs, inside the transaction that stores their signatures."""
+    def look(self, jobs: Sequence[JobRecord], whose: Collection[WhoseWorkload]) -> None:
+        """Begin a batch of jobs, inside the transaction that stores their signatures.
+
+        ``whose`` are the workloads that they are known to be of.
+        """
         self._batch, self._signed, self._at = jobs, None, _rows.now()
-        version = self._writer.data_version()
-        if version != self._version:  # somebody else wrote: a workload may be forgotten
-            self._version = version
-            self._numbers.clear()
+        self._kept.look(whose)
 
     def write(self) -> None:
         """Put what waits into the store, in the transaction of its batch."""
@@ -78,7 +79,6 @@ class RoomForSignatures:
     def drop(self) -> None:
         """Forget what waits: the part of a job that it came from is undone."""
         self._waiting.clear()
-        self._numbers.clear()
 
     def take(
         self, job: JobRecord, decision: Decision, signature: Signature, row: Sequence[object]
@@ -89,20 +89,13 @@ class RoomForSignatures:
         there are enough. What follows from it is not renewed.
         """
         names = decision.application, decision.workload
-        place = (*names, SOURCE, job.user, *_POINT(signature.configuration))
+        place = (*names, job.user, *_POINT(signature.configuration))
         if not self._has_room(place) or self._is_signed(job):
             return False
         self._make_room(place)
-        self._waiting.append((*row, self._at, self._number(names)))
+        self._waiting.append((*row, self._at, self._numbers.number(names)))
         self._count_stored(place, job)
         return True
-
-    def _number(self, names: tuple[str, str]) -> int:
-        """Return a workload's number in the store; it is made or shown again where needed."""
-        if names not in self._numbers:
-            with self._writer.transaction() as db:
-                self._numbers[names] = self._writer.workload_id(db, *names)
-        return self._numbers[names]
 
     def _is_signed(self, job: JobRecord) -> bool:
         """Tell whether a job or a step of it has a signature of its user's."""
@@ -112,44 +105,35 @@ class RoomForSignatures:
         named = (job.job_id, job.user)
         return any((*named, cluster) in self._signed for cluster in ("", job.cluster))
 
-    def _has_room(self, place: _JobPlace) -> bool:
+    def _has_room(self, place: PlaceOfJobs) -> bool:
         """Tell whether one more is wanted, if only in the place of the oldest."""
-        if place not in self._kept:
-            row = self._writer.rows(_KEPT, place)[0]
-            self._kept[place] = row[0], row[1], str(row[2] or "")
-        count, _, newest = self._kept[place]
+        count, _, newest = self._kept.at(place)
         if count < ENOUGH:
             return True
         newest_at = moment(newest)
         return newest_at is None or not now() - ANOTHER < newest_at <= now()
 
-    def _make_room(self, place: _JobPlace) -> None:
+    def _make_room(self, place: PlaceOfJobs) -> None:
         """Make room where one more is wanted; where there are enough, the oldest goes."""
-        count, oldest, _ = self._kept[place]
+        count, oldest, _ = self._kept.at(place)
         if count >= ENOUGH:
             if oldest is None:  # it was stored by this collection
-                self.write()
-                oldest = self._writer.rows(_KEPT, place)[0][1]
+                self._look_again(place)
+                oldest = self._kept.at(place).oldest
             self._writer.change("DELETE FROM signatures WHERE id = ?", (oldest,))
-            del self._kept[place]
+            self._look_again(place)
 
-    def _count_stored(self, place: _JobPlace, job: JobRecord) -> None:
+    def _count_stored(self, place: PlaceOfJobs, job: JobRecord) -> None:
         """Count a job's one that was stored."""
         if self._signed is not None:
             self._signed.add((job.job_id, job.user, job.cluster))
-        if place in self._kept:
-            count, oldest, _ = self._kept[place]
-            self._kept[place] = count + 1, oldest, self._at
-        else:  # it took another's place: what is stored is looked at again for the next one
-            self.write()
+        count, oldest, _ = self._kept.at(place)
+        self._kept.put(place, JobsThere(count + 1, oldest, self._at))
 
-
-_KEPT = (
-    "SELECT count(*), min(id), max(created_at) FROM signatures WHERE workload_id ="
-    " (SELECT id FROM workloads WHERE application = ? AND name = ?) AND source = ?"
-    " AND contributor = ? AND job_id <> ''"
-    f" AND {' AND '.join(f'{name} = ?' for name in _rows.PLACE)}"
-)
+    def _look_again(self, place: PlaceOfJobs) -> None:
+        """Have what is at a place asked of the store anew."""
+        self.write()
+        self._kept.forget(place)
 
 
 def signature_of(

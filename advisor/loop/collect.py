@@ -25,15 +25,17 @@ from advisor.loop.match import MatchedJob, find
 from advisor.loop.outcomes import FACTS, facts_of, make_outcome
 from advisor.loop.rebuilt import REBUILT, let_count
 from advisor.loop.refit import MOST_REFITS, refit_with_jobs
+from advisor.loop.reported_jobs import ReportedJob, reported_job
 from advisor.loop.runs_of_jobs import RunsOfJobs
 from advisor.loop.suspend import Complaint, Suspension, review
 from advisor.loop.trial_outcomes import free_places, settle_trial
 from advisor.schedulers.base import JobRecord, Scheduler
 from advisor.store.clusters import take_in
+from advisor.store.job_places import WorkloadNumbers
 from advisor.store.pruning import Summed
 from advisor.store.reader import Reader, array_of
 from advisor.store.records import Outcome, StoredModel
-from advisor.store.rows import OUTCOME_KEY
+from advisor.store.rows import OUTCOME_KEY, OutcomeKey
 from advisor.store.signature_groups import WorkloadGroup, group_of
 from advisor.store.signatures import signature_row
 from advisor.store.stale_histories import touch_histories
@@ -48,7 +50,7 @@ BATCH = 500
 BATCH_OF_DATABASE = 100
 """The same in a database, where each statement is a message: the collections of other clusters take
 their turns between two of them."""
-_NEWEST = 5000
+_NEWEST = 500
 """Outcomes stored last, among which the last job is looked for: a store may have millions."""
 
 
@@ -191,12 +193,15 @@ class _Collection:
         self._result = result
         self._inventory = writer.inventory(cluster)
         self._policies = writer.policy()
-        self._runs = RunsOfJobs(writer, scheduler, self._inventory, self._policies)
+        self._numbers = WorkloadNumbers(writer)
+        self._runs = RunsOfJobs(writer, scheduler, self._inventory, self._policies, self._numbers)
         self._models = KnownModels(writer)
-        self._room = RoomForSignatures(writer)
+        self._room = RoomForSignatures(writer, self._numbers)
         self._summed = Summed(writer)
         self._at = ""
         self._outcomes: list[tuple[object, ...]] = []
+        self._reported: dict[OutcomeKey, ReportedJob | None] = {}
+        """What waits to be written: rows, and the same as reports count them."""
         self._links: list[tuple[str, str, str]] = []
         """Decisions, their jobs and clusters, which the store is to be told."""
         self.to_review: set[int] = set()
@@ -213,9 +218,12 @@ class _Collection:
     def take(self, jobs: Sequence[JobRecord]) -> None:
         """Take a batch of ended jobs, inside a transaction."""
         self._models.look()
-        self._room.look(jobs)
         self._at = clock.form(clock.now())
         known_jobs = KnownJobs(self._writer, self._scheduler, self._cluster, jobs, self._write)
+        whose = known_jobs.whose()
+        self._numbers.look({(application, workload) for application, workload, _ in whose})
+        self._room.look(jobs, whose)
+        self._runs.look(jobs, whose)
         for job in jobs:
             self._take_job(job, known_jobs)
         self._write()
@@ -228,11 +236,13 @@ class _Collection:
     def _write(self) -> None:
         """Write what waits: most rows go into the store together, which is much quicker."""
         self._room.write()
+        self._runs.write()
         if self._links:
             self._writer.link_jobs(self._links)
             self._links.clear()
         rows, self._outcomes = self._outcomes, []
-        with kept_right(self._writer, [row[:4] for row in rows]):  # type: ignore[misc]
+        jobs, self._reported = self._reported, {}
+        with kept_right(self._writer, jobs):
             self._writer.save_outcomes(rows)
 
     def _take_job(self, job: JobRecord, known_jobs: KnownJobs) -> None:
@@ -290,8 +300,11 @@ class _Collection:
                 self._write()
         except InputError:
             self._outcomes.clear()
+            self._reported.clear()
             self._links.clear()
             self._room.drop()
+            self._runs.drop()
+            self._numbers.drop()
             raise
 
     def _store_job(
@@ -328,7 +341,9 @@ class _Collection:
             result.known += 1
             outcome = former
         else:
-            self._outcomes.append(outcome_row(outcome))
+            stored = outcome_row(outcome)
+            self._outcomes.append(stored)
+            self._reported[stored[:4]] = reported_job(outcome)  # type: ignore[index]
             result.outcomes.append(outcome)
         result.decisions += decisions
         result.observations += observations

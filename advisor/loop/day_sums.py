@@ -11,6 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 from advisor.loop.job_sums import COMPARED, JobSums, packed, unpacked
 from advisor.loop.reported_jobs import END, ReportedJob, reported_jobs, reported_jobs_of
@@ -20,6 +21,8 @@ from advisor.store.transaction import StoreTransaction
 
 PASS_S = 5.0
 """Seconds of processor time in which a collection sums days up; what it has begun then, it ends."""
+_AT_ONCE = 100
+"""Parts of a day that are asked for at once."""
 _DAY = 10
 """Characters of a time that are its day."""
 _SUMMED = ", ".join(f"total({name})" for name in COMPARED)
@@ -71,26 +74,30 @@ def _summed(job: ReportedJob) -> _Summed:
 
 
 @contextmanager
-def kept_right(writer: StoreTransaction, keys: Sequence[OutcomeKey]) -> Iterator[None]:
+def kept_right(
+    writer: StoreTransaction, jobs: Mapping[OutcomeKey, ReportedJob | None]
+) -> Iterator[None]:
     """Keep the sums of days right whose outcomes are written inside, in the caller's transaction.
 
-    A day without any outcome so far is whole from then on.
+    ``jobs`` are what these outcomes become. A day without any outcome so far is whole from then on.
     """
-    days = {key[-1][:_DAY] for key in keys if len(key[-1]) > _DAY}
+    days = {key[-1][:_DAY] for key in jobs if len(key[-1]) > _DAY}
     counts = {day: former for day in days if (former := _day_counts(writer, day)) is not None}
-    summed_keys = {key for key in keys if key[-1][:_DAY] in counts}
+    summed_keys = {key for key in jobs if key[-1][:_DAY] in counts}
     changes: defaultdict[str, defaultdict[_Summed, JobSums]] = defaultdict(
         lambda: defaultdict(JobSums)
     )
 
-    def add(times: int) -> None:
-        for key, job in reported_jobs_of(writer, summed_keys):
-            changes[key[-1][:_DAY]][_summed(job)].add(job, times)
+    def add(key: OutcomeKey, job: ReportedJob, times: int) -> None:
+        changes[key[-1][:_DAY]][_summed(job)].add(job, times)
 
     # An outcome may be there already: what it was is taken off, what it has become is added.
-    add(-1)
+    for key, job in reported_jobs_of(writer, summed_keys):
+        add(key, job, -1)
     yield
-    add(1)
+    for key in summed_keys:
+        if (fresh := jobs[key]) is not None:
+            add(key, fresh, 1)
     for day, former_counts in counts.items():
         _store(writer, day, former_counts, changes[day])
 
@@ -111,13 +118,9 @@ def _store(
 ) -> None:
     """Store what a day's sums become by changes, and that it is whole."""
     added = []
+    former = _named_counts(writer, day, list(changes))
     for summed, sums in changes.items():
-        former = writer.rows(
-            "SELECT counts FROM day_sums WHERE day = ? AND cluster = ? AND application = ?"
-            " AND workload = ?",
-            (day, *summed),
-        )
-        named_counts = unpacked(former[0][0]) if former else Counter()
+        named_counts = unpacked(former[summed]) if summed in former else Counter()
         for key, value in sums.counts.items():
             counts[key] += value
             named_counts[key] += value
@@ -127,6 +130,21 @@ def _store(
     with writer.transaction() as db:
         db.executemany(_ADD, added)
     writer.change("INSERT OR REPLACE INTO days VALUES (?, 1, ?)", (day, packed(counts)))
+
+
+def _named_counts(reader: Reader, day: str, named: Sequence[_Summed]) -> dict[_Summed, str]:
+    """Return the counts that are kept of a day's parts."""
+    counts: dict[_Summed, str] = {}
+    for start in range(0, len(named), _AT_ONCE):
+        part = named[start : start + _AT_ONCE]
+        marks = ", ".join(["(?, ?, ?)"] * len(part))
+        rows = reader.rows(
+            "SELECT cluster, application, workload, counts FROM day_sums WHERE day = ?"
+            f" AND (cluster, application, workload) IN (VALUES {marks})",
+            (day, *chain.from_iterable(part)),
+        )
+        counts |= {(row[0], row[1], row[2]): row[3] for row in rows}
+    return counts
 
 
 def sum_days(writer: StoreTransaction, budget_s: float = PASS_S) -> int:

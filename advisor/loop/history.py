@@ -3,7 +3,8 @@
 A month whose rows have not changed is left. In any other what the store has is joined with what the
 file had and the store has no longer; the file is replaced in one step. The sums of a month's days
 are worked out from its file, so that reports over years need not read each job. They are taken
-away before the outcomes change and written last: what is killed in between is only slower.
+away before the outcomes change and written last: what is killed in between is only slower. The
+parts of a month that is under way stay beside its file: who is killed is gone on from there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fcntl
 import heapq
 import json
 import re
+import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -53,6 +55,8 @@ _CHANGES = {
 _NUMBER = {"number": "BIGINT"}
 _MOST_ROWS = 10**10
 """More than a month has; the numbers of its rows follow the month's own times this."""
+_UNDER_WAY = ".parts"
+"""The folder of the parts of a month that is being written, beside its file."""
 _PAGE = 2000
 _PART = 4096
 """Rows that are held at once, and rows of a group, the least that DuckDB reads of a file: some 20
@@ -139,13 +143,46 @@ def _write_table(
         if table == "outcomes":
             for name in _SUMS:
                 parquet.month_file(folder, name, month).unlink(missing_ok=True)
-        rows = (row for begin, *_ in parts for row in _stored(reader, table, str(begin)))
-        written.rows[table] += _write(connection, folder, table, month, rows, mark)
+        path = parquet.month_file(folder, table, month)
+        parts_there = _kept_parts(path, mark) if month != _OTHER else []
+        last = _last_row(connection, table, parts_there)
+        rows = (row for begin, *_ in parts for row in _stored(reader, table, str(begin), last))
+        written.rows[table] += _write(connection, folder, table, month, rows, mark, parts_there)
         written.months.add(month)
 
 
-def _stored(reader: Reader, table: str, begin: str) -> Iterator[ResultRow]:
-    """Yield a table's rows whose time begins with some text, in the order of their time."""
+def _kept_parts(path: Path, mark: str) -> list[Path]:
+    """Return the parts of a month that somebody who was killed has written, if its rows are still
+    those; else make their folder anew."""
+    folder = path.parent / _UNDER_WAY
+    note = folder / "mark"
+    if not note.exists() or note.read_text(encoding="utf-8") != mark:
+        shutil.rmtree(folder, ignore_errors=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
+        write_whole(note, mark, 0o600)
+    return sorted(folder.glob("*.parquet"))
+
+
+def _last_row(
+    connection: duckdb.DuckDBPyConnection, table: str, parts: Sequence[Path]
+) -> tuple[str, int] | None:
+    """Return time and number of the last row of parts, None without any."""
+    if not parts:
+        return None
+    at = parquet.TIMES[table]
+    sql = f"SELECT {at}, number FROM {parquet.read(parts[-1:])} ORDER BY ALL DESC LIMIT 1"
+    last: tuple[str, int] = parquet.run(connection, parts[-1], sql)[0]
+    return last
+
+
+def _stored(
+    reader: Reader, table: str, begin: str, after: tuple[str, int] | None
+) -> Iterator[ResultRow]:
+    """Yield a table's rows whose time begins with some text, in the order of their time.
+
+    ``after``: only those behind the row of this time and number.
+    """
     at, number = parquet.TIMES[table], _NUMBERS[table]
     names = {name: f"t.{name}" for name in parquet.columns()[table]}
     source = f"{table} AS t"
@@ -158,7 +195,7 @@ def _stored(reader: Reader, table: str, begin: str) -> Iterator[ResultRow]:
         f" WHERE (t.{at}, t.{number}) > (?, ?) AND t.{at} < ? AND substr(t.{at}, 1, 7) = ?"
         f" ORDER BY t.{at}, t.{number} LIMIT {_PAGE}"
     )
-    last: tuple[str, int] = begin, -1
+    last = after or (begin, -1)
     while rows := reader.rows(sql, (*last, begin + END, begin)):
         yield from rows
         last = rows[-1][at], rows[-1]["number"]
@@ -171,20 +208,28 @@ def _write(
     month: str,
     rows: Iterable[ResultRow | Mapping[str, object]],
     mark: str = "",
+    parts_there: Sequence[Path] = (),
 ) -> int:
     """Write a month's file of a table, whose rows come in the order of their time; return how many
     rows it has.
 
-    Rows with a key are joined with those of the file that is there.
+    Rows with a key are joined with those of the file that is there. ``parts_there`` hold what
+    comes before these rows.
     """
     path = parquet.month_file(folder, table, month)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     names = ", ".join(f'"{name}"' for name in parquet.columns()[table])
     with ExitStack() as drafts, draft(path.parent, path.name) as new:
-        parts = _parts(connection, path, table, rows, drafts)
+        under_way = path.parent / _UNDER_WAY
+        parts = list(parts_there)
+        for part in _parts(connection, path, table, rows, drafts, bool(parts_there)):
+            if under_way.is_dir():
+                synced(part)
+                part = part.replace(under_way / f"{len(parts):06}.parquet")
+            parts.append(part)
         if table in _KEYS and path.exists() and _find_lost(connection, path, table, parts):
             joined = _joined(connection, path, table, parts)
-            parts = _parts(connection, path, table, joined, drafts)
+            parts = list(_parts(connection, path, table, joined, drafts))
         notes = f"schema: {parquet.quoted(parquet.SCHEMA)}, mark: {parquet.quoted(mark)}"
         parquet.run(
             connection,
@@ -199,6 +244,7 @@ def _write(
         synced(new)
         new.replace(path)
     synced(path.parent)
+    shutil.rmtree(under_way, ignore_errors=True)
     return written
 
 
@@ -208,22 +254,26 @@ def _parts(
     table: str,
     rows: Iterable[ResultRow | Mapping[str, object]],
     drafts: ExitStack,
-) -> list[Path]:
-    """Write rows as files of a part each, so that no more than a part is held."""
+    some: bool = False,
+) -> Iterator[Path]:
+    """Write rows as files of a part each, so that no more than a part is held.
+
+    Without any row there is one of none, unless there are ``some`` parts already.
+    """
     types = parquet.columns()[table] | (_NUMBER if table in _KEYS else {})
     values = ", ".join(f'"{name}"::{kind} AS "{name}"' for name, kind in types.items())
-    parts: list[Path] = []
     rows = iter(rows)
-    while (part := list(islice(rows, _PART))) or not parts:
-        parts.append(drafts.enter_context(draft(path.parent, "rows.part")))
+    while (part := list(islice(rows, _PART))) or not some:
+        some = True
+        file = drafts.enter_context(draft(path.parent, "rows.part"))
         with parquet.texts(connection, "part", part, types):
             parquet.run(
                 connection,
                 path,
-                f"COPY (SELECT {values} FROM part) TO {parquet.quoted(parts[-1])}"
+                f"COPY (SELECT {values} FROM part) TO {parquet.quoted(file)}"
                 " (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)",
             )
-    return parts
+        yield file
 
 
 def _find_lost(

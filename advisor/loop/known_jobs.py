@@ -16,6 +16,7 @@ from advisor.loop.match import stamp_of
 from advisor.loop.outcomes import FACTS
 from advisor.schedulers.base import JobRecord
 from advisor.store import rows as _rows
+from advisor.store.job_places import WhoseWorkload
 from advisor.store.port import ResultRow
 from advisor.store.reader import array_of
 from advisor.store.transaction import marks
@@ -55,7 +56,8 @@ class KnownJobs:
         self._fresh = {array_of(job.job_id) for job in jobs if not self.has_outcome(job)}
         self._decisions: dict[tuple[str, str], list[ResultRow]] | None = None
         self._jobs = jobs
-        self._stamped: dict[str, ResultRow | None] | None = None
+        self._stamped: dict[str, Decision | None] | None = None
+        self._stamps: dict[str, Decision] = {}
 
     def facts(self, job: JobRecord) -> tuple[object, ...]:
         """Return what is stored of a job with a decision: :data:`FACTS`, what its GPUs took, and
@@ -107,15 +109,41 @@ class KnownJobs:
         if id not in self._stamped:
             self._write()
             return self._writer.decision(id)
-        row = self._stamped.pop(id)  # who asks has it linked to a job
-        return None if row is None else _rows.decision(row)
+        return self._stamped.pop(id)  # who asks has it linked to a job
 
-    def _read_stamped(self) -> dict[str, ResultRow | None]:
+    def _read_stamped(self) -> dict[str, Decision | None]:
         """Return the decisions that fresh jobs' stamps name, None for one that is not stored."""
-        stamps = (stamp_of(job) for job in self._jobs if array_of(job.job_id) in self._fresh)
-        stamped: dict[str, ResultRow | None] = {stamp.id: None for stamp in stamps if stamp}
+        for job in self._jobs:
+            if array_of(job.job_id) in self._fresh and (stamp := stamp_of(job)) is not None:
+                self._stamps[job.job_id] = stamp
+        stamped: dict[str, Decision | None] = {s.id: None for s in self._stamps.values()}
         sql = f"SELECT {_rows.DECISION_COLUMNS} FROM decisions WHERE id IN ({marks(stamped)})"
-        return stamped | {row["id"]: row for row in self._writer.rows(sql, list(stamped))}
+        rows = self._writer.rows(sql, list(stamped))
+        return stamped | {row["id"]: _rows.decision(row) for row in rows}
+
+    def whose(self) -> set[WhoseWorkload]:
+        """Return the workloads and users of the jobs that are new, as far as that is known yet."""
+        fresh = [job for job in self._jobs if array_of(job.job_id) in self._fresh]
+        if not fresh:
+            return set()
+        if self._decisions is None:
+            self._decisions = self._read_decisions()
+        whose = set()
+        for job in fresh:
+            if rows := self._decisions.get((array_of(job.job_id), job.user)):
+                decision: Decision | None = _rows.decision_alike(rows[0])
+            else:
+                decision = self._stamped_decision(job)
+            if decision is not None:
+                whose.add((decision.application, decision.workload, job.user))
+        return whose
+
+    def _stamped_decision(self, job: JobRecord) -> Decision | None:
+        """Return the decision that a fresh job's stamp names, as it is stored if it is."""
+        if self._stamped is None:
+            self._stamped = self._read_stamped()
+        stamp = self._stamps.get(job.job_id)
+        return None if stamp is None else self._stamped.get(stamp.id) or stamp
 
     def written(self, job: JobRecord) -> None:
         """Note that something of a job was written: it is asked of the store again."""

@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from advisor.core.decision import against, number_or_none, read_configuration
@@ -19,6 +20,7 @@ from advisor.loop.verdict import PromiseInterval, interval_of
 from advisor.store import rows as _rows
 from advisor.store.port import ResultRow
 from advisor.store.reader import Reader
+from advisor.store.records import Outcome
 from advisor.store.rows import OutcomeKey
 
 _KEPT = 4096
@@ -213,9 +215,34 @@ def _job(row: ResultRow) -> ReportedJob:
     _, _, job_id, *facts, kind, decided, ran = row
     if kind != "object":
         _rows.from_json("[]", f"outcome of job {job_id}")
+    return _reported(facts, decided, ran)
+
+
+def _reported(facts: Sequence[Any], decided: str, ran: str) -> ReportedJob:
     elapsed_s, *execution_fields = _read(ran)
     fields = (*facts, _decision(decided), elapsed_s or 0.0, *execution_fields)
     return ReportedJob(*fields)
+
+
+def reported_job(outcome: Outcome) -> ReportedJob | None:
+    """Return an outcome, before it is stored, as :func:`reported_jobs_of` reads it afterwards."""
+    if not outcome.decision_id:
+        return None
+    decided, ran = (
+        _rows.to_json([_part(outcome.record, name) for name in names]) for names in (_DECIDED, _RAN)
+    )
+    return _reported(_FACTS(outcome), decided, ran)
+
+
+_FACTS = attrgetter("scheduler", "cluster", "state", "nodes", "time_s", "energy_j", "verdict")
+
+
+def _part(record: Mapping[str, Any], name: str) -> Any:
+    """Return a part of a record by its name, as JSON's paths name it; None where it has none."""
+    part: Any = record
+    for key in name.removesuffix("[0]").split("."):
+        part = part.get(key) if isinstance(part, Mapping) else None
+    return next(iter(part or ()), None) if name.endswith("[0]") else part
 
 
 _read = json.JSONDecoder().decode

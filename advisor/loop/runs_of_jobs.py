@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 
+from advisor.core.cluster_name import is_federated
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
@@ -19,8 +22,10 @@ from advisor.loop.rebuilt import may_teach
 from advisor.loop.verdict import MEASUREMENT_ERROR
 from advisor.schedulers.base import JobRecord
 from advisor.store.families import family_models
-from advisor.store.reader import of_job
-from advisor.store.rows import PLACE
+from advisor.store.job_places import JobPlaces, JobsThere, WhoseWorkload, WorkloadNumbers
+from advisor.store.rows import PLACE, check_observation
+from advisor.store.signature_groups import Named
+from advisor.store.transaction import marks
 from advisor.store.writer import Writer
 
 _NOT_AS_MEASURED = frozenset(
@@ -37,19 +42,53 @@ class RunsOfJobs:
     """
 
     def __init__(
-        self, writer: Writer, scheduler: str, inventory: Inventory, policies: PolicySet
+        self,
+        writer: Writer,
+        scheduler: str,
+        inventory: Inventory,
+        policies: PolicySet,
+        numbers: WorkloadNumbers | None = None,
     ) -> None:
-        self._writer = writer
+        self._writer, self._numbers = writer, numbers or WorkloadNumbers(writer)
         self._meter = scheduler
         self._inventory, self._policies = inventory, policies
         self._forgotten: set[tuple[str, str, str]] | None = None
-        self._kept: dict[tuple[object, ...], int] = {}
+        self._kept = JobPlaces(writer, "observations", "job")
+        self._stored: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+        """Of the jobs of a batch, when they were submitted on which cluster, of those stored."""
+        self._looked: set[str] = set()
+        self._waiting: list[tuple[Named, Observation]] = []
         self.fresh: set[tuple[str, str, str, Scope, str]] = set()
         """The models that new runs may help: application, workload, node type, scope, owner."""
         self._teaching: dict[tuple[str, str], bool] = {}
 
+    def look(self, jobs: Sequence[JobRecord], whose: Collection[WhoseWorkload]) -> None:
+        """Begin a batch of jobs, inside the transaction that stores their runs.
+
+        ``whose`` are the workloads that they are known to be of.
+        """
+        self._stored.clear()
+        self._looked.clear()
+        self._look_for_runs([job.job_id for job in jobs])
+        self._kept.look(whose)
+
+    def write(self) -> None:
+        """Put what waits into the store, in the transaction of its batch."""
+        waiting, self._waiting = self._waiting, []
+        self._writer.add_runs_of_jobs(
+            [(self._numbers.number(named), run) for named, run in waiting],
+            {named for named, _ in waiting},
+        )
+
+    def drop(self) -> None:
+        """Forget what waits: the part of a job that it came from is undone."""
+        self._waiting.clear()
+
     def take(self, job: JobRecord, match: MatchedJob, execution: Execution) -> int:
-        """Store a job's run if it is one to learn from; return how many were stored."""
+        """Store a job's run if it is one to learn from; return how many are.
+
+        What is stored waits for :meth:`write`. Raises InputError for an impossible one.
+        """
         run = self._observation(job, match, execution)
         if run is None:
             return 0
@@ -59,7 +98,9 @@ class RunsOfJobs:
         name = decision.application, decision.workload
         if not self._has_room(*name, run):
             return 0
-        self._writer.add_observations(*name, [run])
+        check_observation(run)
+        self._waiting.append((name, run))
+        self._stored[run.job_id].add((run.cluster, str(run.extra["submitted_at"])))
         owner = {"own": run.contributor, "account": run.account, "all": ""}[run.scope]
         self.fresh.add((*name, run.configuration.node_type, run.scope, owner))
         return 1
@@ -67,17 +108,10 @@ class RunsOfJobs:
     def _has_room(self, application: str, workload: str, run: Observation) -> bool:
         """Tell whether a user's jobs at a configuration may become one more; count it."""
         c = run.configuration
-        key = (application, workload, run.contributor, *(getattr(c, n) for n in PLACE))
-        if key not in self._kept:
-            rows = self._writer.rows(
-                "SELECT count(*) FROM observations AS o JOIN workloads AS w ON w.id = o.workload_id"
-                " WHERE w.application = ? AND w.name = ? AND o.source = 'job' AND o.contributor = ?"
-                f" AND {' AND '.join(f'o.{n} = ?' for n in PLACE)}",
-                key,
-            )
-            self._kept[key] = int(rows[0][0])
-        self._kept[key] += 1
-        return self._kept[key] <= MOST
+        place = (application, workload, run.contributor, *(getattr(c, n) for n in PLACE))
+        count = self._kept.at(place).rows
+        self._kept.put(place, JobsThere(count + 1))
+        return count < MOST
 
     def _teaches(self, application: str, workload: str) -> bool:
         """Tell whether a workload's model can learn from a job.
@@ -107,11 +141,22 @@ class RunsOfJobs:
             self._forgotten = {(str(row[0]), _submitted(row[1]), str(row[2])) for row in rows}
         if any((run.job_id, submitted_at, name) in self._forgotten for name in ("", run.cluster)):
             return True
-        condition, values = of_job(run.job_id, run.cluster)
-        sql = (
-            f"SELECT extra FROM observations WHERE {condition} AND job_id <> '' AND source = 'job'"
+        if run.job_id not in self._looked:
+            self._look_for_runs([run.job_id])
+        return any(
+            at == submitted_at
+            and (cluster in (run.cluster, "") or not run.cluster or is_federated(run.job_id))
+            for cluster, at in self._stored.get(run.job_id, ())
         )
-        return any(_submitted(row[0]) == submitted_at for row in self._writer.rows(sql, values))
+
+    def _look_for_runs(self, ids: Sequence[str]) -> None:
+        self._looked.update(ids)
+        sql = (
+            f"SELECT job_id, cluster, extra FROM observations WHERE job_id IN ({marks(ids)})"
+            " AND job_id <> '' AND source = 'job'"
+        )
+        for job_id, cluster, extra in self._writer.rows(sql, ids):
+            self._stored[job_id].add((cluster, _submitted(extra)))
 
     def _observation(
         self, job: JobRecord, match: MatchedJob, execution: Execution

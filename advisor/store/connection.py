@@ -228,6 +228,25 @@ class StoreConnection:
             self._reopen()
         raise AssertionError("unreachable")
 
+    def rows_of_each(
+        self, sql: str, parameters: Sequence[Sequence[object]]
+    ) -> list[list[ResultRow]]:
+        """Return the rows of one query for each of some parameters; a database gets all at once.
+
+        Raises StoreError.
+        """
+        at_once = getattr(self._connection, "rows_of_each", None)
+        if at_once is None:
+            return [self.rows(sql, values) for values in parameters]
+        try:
+            rows: list[list[ResultRow]] = at_once(sql, parameters)
+        except StoreError:  # a database's, whose server may be back
+            if not self._stale():
+                raise
+            self._reopen()
+            rows = self._connection.rows_of_each(sql, parameters)
+        return rows
+
     @contextmanager
     def one_moment(self) -> Iterator[None]:
         """Have all that is read inside be of one moment, whatever others write."""

@@ -16,75 +16,75 @@ from typing import NamedTuple
 from advisor.paths import share
 
 FUNCTIONS = r"""
-CREATE FUNCTION json_valid(document text) RETURNS boolean LANGUAGE sql IMMUTABLE
+CREATE OR REPLACE FUNCTION json_valid(document text) RETURNS boolean LANGUAGE sql IMMUTABLE
     AS $$ SELECT document::json IS NOT NULL $$;
 
-CREATE FUNCTION json_path(path text) RETURNS text[] LANGUAGE sql IMMUTABLE
-    AS $$ SELECT string_to_array(
-        regexp_replace(substr(path, 3), '\[(\d+)\]', '.\1', 'g'), '.') $$;
+CREATE OR REPLACE FUNCTION json_path(path text) RETURNS text[] LANGUAGE sql IMMUTABLE
+    AS $$ SELECT string_to_array(CASE strpos(path, '[') WHEN 0 THEN substr(path, 3)
+        ELSE regexp_replace(substr(path, 3), '\[(\d+)\]', '.\1', 'g') END, '.') $$;
 
-CREATE FUNCTION json_extract(document text, path text) RETURNS text LANGUAGE plpgsql IMMUTABLE
-    AS $$ BEGIN
-        IF strpos(document, '\u') = 0 THEN
-            RETURN document::json #>> json_path(path);
-        END IF;
-        BEGIN
-            RETURN document::json #>> json_path(path);
-        EXCEPTION WHEN data_exception THEN  -- what JSON can say and a text cannot hold
-            RETURN document::json #> json_path(path);
-        END;
+CREATE OR REPLACE FUNCTION json_extract(document text, path text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    AS $$ SELECT document::json #>> json_path(path) $$;
+
+CREATE OR REPLACE FUNCTION json_extract(document text, path text, VARIADIC more text[])
+    RETURNS text LANGUAGE plpgsql IMMUTABLE
+    AS $$ DECLARE parsed jsonb := document::jsonb;  -- once for all paths
+    BEGIN
+        RETURN (SELECT '[' || string_agg(
+            coalesce((parsed #> json_path(p))::text, 'null'), ',' ORDER BY n) || ']'
+            FROM unnest(path || more) WITH ORDINALITY AS paths (p, n));
     END $$;
 
-CREATE FUNCTION json_extract(document text, path text, VARIADIC more text[]) RETURNS text
-    LANGUAGE sql IMMUTABLE
-    AS $$ SELECT '[' || string_agg(
-        coalesce((document::json #> json_path(p))::text, 'null'), ',' ORDER BY n) || ']'
-        FROM unnest(path || more) WITH ORDINALITY AS paths (p, n) $$;
-
-CREATE FUNCTION json_type(document text) RETURNS text LANGUAGE sql IMMUTABLE
+CREATE OR REPLACE FUNCTION json_type(document text) RETURNS text LANGUAGE sql IMMUTABLE
     AS $$ SELECT CASE json_typeof(document::json) WHEN 'string' THEN 'text' WHEN 'number'
         THEN 'real' WHEN 'boolean' THEN document ELSE json_typeof(document::json) END $$;
 
-CREATE FUNCTION json_array_length(document text, path text) RETURNS bigint
+CREATE OR REPLACE FUNCTION json_array_length(document text, path text) RETURNS bigint
     LANGUAGE sql IMMUTABLE
     AS $$ SELECT CASE json_typeof(document::json #> json_path(path)) WHEN 'array'
         THEN json_array_length(document::json #> json_path(path)) ELSE 0 END $$;
 
-CREATE FUNCTION json_remove(document text, VARIADIC paths text[]) RETURNS text
+CREATE OR REPLACE FUNCTION json_remove(document text, VARIADIC paths text[]) RETURNS text
     LANGUAGE sql IMMUTABLE
     AS $$ SELECT coalesce('{' || string_agg(to_json(key)::text || ': ' || value, ', ') || '}', '{}')
         FROM pg_catalog.json_each(document::json) WHERE '$.' || key <> ALL (paths) $$;
 
-CREATE FUNCTION json_each(document text) RETURNS TABLE (value text) LANGUAGE sql IMMUTABLE
+CREATE OR REPLACE FUNCTION json_each(document text) RETURNS TABLE (value text)
+    LANGUAGE sql IMMUTABLE
     AS $$ SELECT json_array_elements_text(document::json) $$;
 
-CREATE FUNCTION is_number(one text, other bigint) RETURNS boolean LANGUAGE sql IMMUTABLE
+CREATE OR REPLACE FUNCTION is_number(one text, other bigint) RETURNS boolean LANGUAGE sql IMMUTABLE
     AS $$ SELECT one = other::text $$;
 
-CREATE OPERATOR = (LEFTARG = text, RIGHTARG = bigint, FUNCTION = is_number);
-
-CREATE FUNCTION is_number(one bigint, other text) RETURNS boolean LANGUAGE sql IMMUTABLE
+CREATE OR REPLACE FUNCTION is_number(one bigint, other text) RETURNS boolean LANGUAGE sql IMMUTABLE
     AS $$ SELECT one::text = other $$;
 
-CREATE OPERATOR = (LEFTARG = bigint, RIGHTARG = text, FUNCTION = is_number);
+DO $$ BEGIN
+    CREATE OPERATOR = (LEFTARG = text, RIGHTARG = bigint, FUNCTION = is_number);
+    CREATE OPERATOR = (LEFTARG = bigint, RIGHTARG = text, FUNCTION = is_number);
+EXCEPTION WHEN duplicate_function THEN NULL;  -- an operator cannot be replaced
+END $$;
 
-CREATE FUNCTION joined(before text, value text) RETURNS text LANGUAGE sql IMMUTABLE
+CREATE OR REPLACE FUNCTION joined(before text, value text) RETURNS text LANGUAGE sql IMMUTABLE
     AS $$ SELECT coalesce(before || ',', '') || value $$;
 
-CREATE FUNCTION joined(before text, value bigint) RETURNS text LANGUAGE sql IMMUTABLE
+CREATE OR REPLACE FUNCTION joined(before text, value bigint) RETURNS text LANGUAGE sql IMMUTABLE
     AS $$ SELECT coalesce(before || ',', '') || value $$;
 
-CREATE AGGREGATE group_concat(text) (SFUNC = joined, STYPE = text);
-CREATE AGGREGATE group_concat(bigint) (SFUNC = joined, STYPE = text);
-CREATE AGGREGATE total(double precision) (
+CREATE OR REPLACE AGGREGATE group_concat(text) (SFUNC = joined, STYPE = text);
+CREATE OR REPLACE AGGREGATE group_concat(bigint) (SFUNC = joined, STYPE = text);
+CREATE OR REPLACE AGGREGATE total(double precision) (
     SFUNC = float8pl, STYPE = double precision, INITCOND = '0');
 
-CREATE FUNCTION counted(before bigint, value boolean) RETURNS bigint LANGUAGE sql IMMUTABLE
+CREATE OR REPLACE FUNCTION counted(before bigint, value boolean) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
     AS $$ SELECT CASE WHEN value IS NULL THEN before ELSE coalesce(before, 0) + value::int END $$;
 
-CREATE AGGREGATE sum(boolean) (SFUNC = counted, STYPE = bigint);
+CREATE OR REPLACE AGGREGATE sum(boolean) (SFUNC = counted, STYPE = bigint);
 
-CREATE FUNCTION strftime(form text, moment text, later text) RETURNS text LANGUAGE plpgsql STABLE
+CREATE OR REPLACE FUNCTION strftime(form text, moment text, later text) RETURNS text
+    LANGUAGE plpgsql STABLE
     AS $$ BEGIN
         RETURN to_char((moment::timestamptz + later::interval) AT TIME ZONE 'UTC',
             'YYYY-MM-DD"T"HH24:MI:SS"Z"');  -- the one form that is asked for
@@ -92,10 +92,10 @@ CREATE FUNCTION strftime(form text, moment text, later text) RETURNS text LANGUA
         RETURN NULL;
     END $$;
 
-CREATE VIEW sqlite_master AS
+CREATE OR REPLACE VIEW sqlite_master AS
     SELECT 'table' AS type, tablename::text AS name FROM pg_tables WHERE schemaname = 'advisor';
 
-CREATE FUNCTION random_mark() RETURNS bigint LANGUAGE sql VOLATILE
+CREATE OR REPLACE FUNCTION random_mark() RETURNS bigint LANGUAGE sql VOLATILE
     AS $$ SELECT ('x' || substr(replace(gen_random_uuid()::text, '-', ''), 1, 12))::bit(48)::bigint
     $$;
 """
@@ -219,35 +219,37 @@ def _part(part: re.Match[str]) -> str:
 
 
 _ID = re.compile(r'("?id"?\s+)INTEGER PRIMARY KEY')
-_MADE = re.compile(r"CREATE TABLE \"?(\w+)\"?")
 _TRIGGER = re.compile(r"CREATE TRIGGER (\w+) AFTER (\w+) ON (\w+) BEGIN\s+(.*?;)\s*END;", re.DOTALL)
 _TEXT = re.compile(r"\bTEXT\b")
 
 
 @cache
 def schema() -> str:
-    """Return the schema for PostgreSQL, from db/schema.sql, which the migrations come to.
+    """Return the schema for PostgreSQL, from db/schema.sql, which the migrations come to."""
+    text = share("db/schema.sql").read_text(encoding="utf-8")
+    statements = re.split(r"\n\n(?=CREATE )", text.partition("\n")[2].strip())
+    return "\n".join((FUNCTIONS, *map(definition, statements)))
+
+
+def definition(statement: str) -> str:
+    """Return a statement that makes or changes a part of the schema, as PostgreSQL understands it.
 
     Text sorts by its bytes as in SQLite, and a row without a number of its own gets a ``rowid``.
     """
-    text = share("db/schema.sql").read_text(encoding="utf-8")
-    parts = [FUNCTIONS]
-    for statement in re.split(r"\n\n(?=CREATE )", text.partition("\n")[2].strip()):
-        if trigger := _TRIGGER.match(statement):
-            name, event, table, body = trigger.groups()
-            parts.append(
-                f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql"
-                f" AS $$ BEGIN {body} RETURN NULL; END $$;\nCREATE TRIGGER {name} AFTER {event}"
-                f" ON {table} FOR EACH ROW EXECUTE FUNCTION {name}();"
-            )
-            continue
-        if made := _MADE.match(statement):
-            statement = statement.replace(" WITHOUT ROWID", "")
-            if tables()[made[1]].rowids:
-                statement = statement.rstrip().removesuffix(");").rstrip()
-                statement += ", rowid bigint GENERATED BY DEFAULT AS IDENTITY UNIQUE);"
-        statement = _ID.sub(r"\1bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY", statement)
-        statement = _TEXT.sub('text COLLATE "C"', statement)
-        statement = statement.replace("x''", "''").replace("(random())", "random_mark()")
-        parts.append("".join(map(_part, _PARTS.finditer(statement))).replace("%%", "%"))
-    return "\n".join(parts)
+    if trigger := _TRIGGER.match(statement):
+        name, event, table, body = trigger.groups()
+        return (
+            f"CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql"
+            f" AS $$ BEGIN {body} RETURN NULL; END $$;\nCREATE TRIGGER {name} AFTER {event}"
+            f" ON {table} FOR EACH ROW EXECUTE FUNCTION {name}();"
+        )
+    if statement.startswith("CREATE TABLE "):
+        bare = statement.replace(" WITHOUT ROWID", "")
+        if bare == statement and not _ID.search(statement):
+            bare = bare.rstrip().removesuffix(");").rstrip()
+            bare += ", rowid bigint GENERATED BY DEFAULT AS IDENTITY UNIQUE);"
+        statement = bare
+    statement = _ID.sub(r"\1bigint GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY", statement)
+    statement = _TEXT.sub('text COLLATE "C"', statement)
+    statement = statement.replace("x''", "''").replace("(random())", "random_mark()")
+    return "".join(map(_part, _PARTS.finditer(statement))).replace("%%", "%")

@@ -90,12 +90,7 @@ def _into_database(
         rows = {}
         for name, table in tables(_MIGRATIONS):
             rows[name] = db.copy_in(name, table.stored, table_rows(source, name, table))
-            column = "id" if table.numbered else "rowid" if table.rowids else ""
-            if column:
-                db.execute(
-                    f"SELECT setval(pg_get_serial_sequence('{name}', '{column}'), max({column}))"
-                    f" FROM {name}"
-                )
+        postgresql.continue_numbers(db)
         _compare(source, db, address)
         if number:
             moved.mark_arriving(db, number, place, at)

@@ -10,8 +10,9 @@ write lock: one writer at a time, who sees what the last one wrote. Single decis
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,13 +22,18 @@ from advisor.errors import AdvisorError, OlderStoreError, RefusedValueError, Sto
 from advisor.paths import beside
 from advisor.store import dialect
 from advisor.store.moved import check_opened
-from advisor.store.versions import MIGRATIONS, check_not_newer
+from advisor.store.port import Database
+from advisor.store.versions import MIGRATIONS, check_not_newer, load_steps
 
 if TYPE_CHECKING:
     import psycopg
 
 _LOCK = 0x41445643
 """What writers lock ("ADVC"); see pg_advisory_xact_lock."""
+_DERIVING = 0x41445644
+"""What the one holds that works out what follows ("ADVD"): others would do the same work again."""
+_PAGE = 500
+"""Rows that are fetched at once of what is long: one by one they take twice the time."""
 _CHANNEL = "advisor"
 """Where writers tell daemons that something has changed; see NOTIFY."""
 _WAITS = {
@@ -184,10 +190,22 @@ class PostgresConnection:
             raise self._translated(error) from None
         return PostgresCursor(cursor, self, False)
 
-    def stream(self, sql: str) -> Iterator[Any]:
-        """Yield the rows of a query as they come; nothing else can be asked meanwhile."""
+    def rows_of_each(self, sql: str, parameters: Iterable[Any]) -> list[list[Any]]:
+        """Return the rows of one query for each of some parameters, without waiting in between."""
+        text = dialect.translated(sql)
         try:
-            yield from self._connection.cursor().stream(dialect.translated(sql))
+            with self._connection.pipeline():
+                cursors = [self._connection.execute(text, _bound(p) or None) for p in parameters]
+            return [cursor.fetchall() for cursor in cursors]
+        except self._psycopg.Error as error:
+            raise self._translated(error) from None
+
+    def stream(self, sql: str) -> Iterator[Any]:
+        """Yield the rows of a query, inside a transaction, without holding all of them."""
+        try:
+            with self._connection.cursor(name="rows") as cursor:
+                cursor.itersize = _PAGE
+                yield from cursor.execute(dialect.translated(sql))
         except self._psycopg.Error as error:
             raise self._translated(error) from None
 
@@ -222,6 +240,17 @@ class PostgresConnection:
                 yield
         except self._psycopg.Error as error:
             raise self._translated(error) from None
+
+    @contextmanager
+    def deriving(self) -> Iterator[bool]:
+        """Tell, outside of a transaction, whether nobody else works out what follows meanwhile."""
+        lock = self.execute(f"SELECT pg_try_advisory_lock({_DERIVING})").fetchone()[0]
+        try:
+            yield bool(lock)
+        finally:
+            if lock:
+                with suppress(StoreError):  # a server that is gone holds nothing
+                    self.execute(f"SELECT pg_advisory_unlock({_DERIVING})")
 
     def rollback(self) -> None:
         """Undo the transaction; nothing where there is none."""
@@ -331,14 +360,27 @@ def _adapt(connection: psycopg.Connection[Any]) -> None:
 
 
 def _bound(values: Any) -> Any:
-    """Return the values of a statement; text without the NUL that PostgreSQL cannot hold."""
+    """Return the values of a statement; text without what PostgreSQL cannot hold: NUL, and in JSON
+    also halves of characters, as names have that are no UTF-8."""
     if isinstance(values, dict):
         return {name: _stored(value) for name, value in values.items()}
     return [_stored(value) for value in values]
 
 
 def _stored(value: Any) -> Any:
-    return value.replace("\0", "?") if type(value) is str and "\0" in value else value
+    if type(value) is not str:
+        return value
+    if "\0" in value:
+        value = value.replace("\0", "?")
+    if "\\u" in value and value[0] in "{[":
+        value = _ESCAPES.sub(lambda escape: escape[1] or "?", value)
+    return value
+
+
+_ESCAPES = re.compile(
+    r"(\\\\|\\u(?!0000|d[89a-f])....|\\ud[89ab]..\\ud[c-f]..)|\\u0000|\\ud[89a-f]..", re.IGNORECASE
+)
+"""What JSON escapes: an escaped backslash, a character, a pair of halves; NUL, or half a pair."""
 
 
 def changes(address: DatabaseAddress) -> Iterator[None]:
@@ -377,7 +419,10 @@ def open_writer(address: DatabaseAddress, timeout_s: float) -> PostgresConnectio
             beside(address).mkdir(parents=True, exist_ok=True)
         if _applied(connection) is None:
             make(connection)
-        _check_schema(connection)
+        try:
+            _check_schema(connection)
+        except OlderStoreError:
+            _upgrade(connection)
     except BaseException:
         connection.close()
         raise
@@ -393,17 +438,72 @@ def make(connection: PostgresConnection) -> None:
         if _applied(connection) is None:
             connection.script(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
             connection.script(dialect.schema())
-            connection.executemany(
-                "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
-                " VALUES ('advisor', ?, CAST(now() AS text))",
-                [(name,) for name in MIGRATIONS],
-            )
+            _note_applied(connection, MIGRATIONS)
         if not inner:
             connection.execute("COMMIT")
     except BaseException:
         if not inner:
             connection.rollback()
         raise
+
+
+class _Steps:
+    """What the steps of db/migrations.py ask of their database, said to PostgreSQL."""
+
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, values: Any = ()) -> PostgresCursor | None:
+        """Run one statement, which is written as for SQLite."""
+        lines = (line for line in sql.splitlines() if not line.lstrip().startswith("--"))
+        sql = "\n".join(lines).strip()
+        if sql.startswith(("CREATE ", "ALTER ", "DROP ")):
+            self._connection.script(dialect.definition(sql))
+            return None
+        return self._connection.execute(sql.removesuffix(";"), values)
+
+
+def _upgrade(connection: PostgresConnection) -> None:
+    """Apply the steps that a store lacks, unless another process has done so meanwhile.
+
+    All of them in one transaction, so that who is killed has done nothing. Others who write wait;
+    daemons decide from memory.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        check_opened(connection, connection.address)
+        applied = _applied(connection) or set()
+        if pending := [name for name in MIGRATIONS if name not in applied]:
+            steps = load_steps()
+            connection.script(dialect.FUNCTIONS)
+            for name in pending:
+                getattr(steps, name)(_Steps(connection))
+            _note_applied(connection, pending)
+            continue_numbers(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.rollback()
+        raise
+
+
+def _note_applied(connection: PostgresConnection, names: Sequence[str]) -> None:
+    connection.executemany(
+        "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
+        " VALUES ('advisor', ?, CAST(now() AS text))",
+        [(name,) for name in names],
+    )
+
+
+def continue_numbers(connection: Database) -> None:
+    """Have new rows of every table get numbers behind those that are there."""
+    for name, table in dialect.tables().items():
+        if column := "id" if table.numbered else "rowid" if table.rowids else "":
+            number = f"CAST(pg_get_serial_sequence('{name}', '{column}') AS regclass)"
+            connection.execute(
+                "SELECT setval(number, most) FROM"
+                f" (SELECT {number} AS number, max({column}) AS most FROM {name}) AS rows"
+                " WHERE most > coalesce(pg_sequence_last_value(number), 0)"
+            )
 
 
 def drop(connection: PostgresConnection) -> None:
@@ -430,8 +530,7 @@ def _check_schema(connection: PostgresConnection) -> None:
         raise OlderStoreError(
             f"{connection.address}: the store is of an older version"
             f" (it lacks {', '.join(missing)})",
-            hint="move it to a file with the advisor that made it, and back with this one: "
-            "advisor store move",
+            hint="its owner brings it up to date with advisor collect",
         )
 
 

@@ -186,8 +186,8 @@ def check_name(what: str, name: str) -> None:
         )
 
 
-def observation_row(workload_id: int, run: Observation, created_at: str) -> dict[str, Any]:
-    """Return the columns of one observation; InputError on a value that makes no sense."""
+def check_observation(run: Observation) -> None:
+    """Raise InputError for an observation with a value that makes no sense."""
     for name, value in (("time_s", run.time_s), ("energy_j", run.energy_j), ("fom", run.fom)):
         if value is None and name != "time_s":
             continue
@@ -197,6 +197,12 @@ def observation_row(workload_id: int, run: Observation, created_at: str) -> dict
     check_name("node type", c.node_type)
     if not 1 <= c.ranks_per_node <= c.threads_per_node or c.nodes < 1 or c.freq_khz < 0:
         raise InputError(f"an observation's configuration is not valid: {c.to_dict()}")
+
+
+def observation_row(workload_id: int, run: Observation, created_at: str) -> dict[str, Any]:
+    """Return the columns of one observation; InputError on a value that makes no sense."""
+    check_observation(run)
+    c = run.configuration
     return {
         "workload_id": workload_id,
         **{name: getattr(c, name) for name in PLACE},

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -15,20 +14,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from advisor import paths, plugins
-from advisor.errors import AdvisorError, StoreError
+from advisor.errors import StoreError
 from advisor.store.port import Database
-from advisor.store.versions import MIGRATIONS
+from advisor.store.versions import MIGRATIONS, load_steps
 
 
 def load_migrations() -> Any:
     """Return the sqlite-utils ``Migrations`` of db/migrations.py. Raises AdvisorError."""
-    path = paths.share("db/migrations.py")
-    spec = importlib.util.spec_from_file_location("advisor_db_migrations", path)
-    if spec is None or spec.loader is None:
-        raise AdvisorError(f"{path} cannot be loaded", hint="reinstall hpc-advisor")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.migrations
+    return load_steps().migrations
 
 
 def apply_migrations(connection: sqlite3.Connection) -> None:

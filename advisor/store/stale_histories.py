@@ -12,7 +12,7 @@ from typing import NamedTuple
 from advisor.core.job_history import JobHistory
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
-from advisor.store.transaction import StoreTransaction
+from advisor.store.transaction import StoreTransaction, marks
 
 
 class StaleHistory(NamedTuple):
@@ -44,18 +44,21 @@ def save_histories(
 
     One without jobs is none; neither is one that was not renewed since ``cutoff``.
     """
+    identities = [stale.identity for stale in histories]
+    sql = f"SELECT identity, mark FROM stale_histories WHERE identity IN ({marks(identities)})"
     with writer.transaction() as db:
-        for stale, history in histories.items():
-            cursor = db.execute(
-                "DELETE FROM stale_histories WHERE identity = ? AND mark = ?", stale
-            )
-            if not cursor.rowcount:
-                continue
-            if not history.timed.jobs:
-                db.execute("DELETE FROM job_histories WHERE identity = ?", (stale.identity,))
-                continue
-            record = _rows.to_json(history.to_dict())
-            values = (stale.identity, record, _rows.now())
-            db.execute("INSERT OR REPLACE INTO job_histories VALUES (?, ?, ?)", values)
+        current = {tuple(row) for row in db.execute(sql, identities)}
+        renewed = {s.identity: history for s, history in histories.items() if s in current}
+        without = [(i,) for i, history in renewed.items() if not history.timed.jobs]
+        db.executemany("DELETE FROM stale_histories WHERE identity = ?", [(i,) for i in renewed])
+        db.executemany("DELETE FROM job_histories WHERE identity = ?", without)
+        db.executemany(
+            "INSERT OR REPLACE INTO job_histories VALUES (?, ?, ?)",
+            [
+                (identity, _rows.to_json(history.to_dict()), _rows.now())
+                for identity, history in renewed.items()
+                if history.timed.jobs
+            ],
+        )
         db.execute("DELETE FROM job_histories WHERE updated_at < ?", (cutoff,))
         db.execute("DELETE FROM cap_trials WHERE created_at < ?", (cutoff,))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from advisor.store.records import (
     StaleKind,
     StoredModel,
 )
-from advisor.store.signature_groups import WorkloadGroup
+from advisor.store.signature_groups import Named, WorkloadGroup
 
 # IMMEDIATE, as one that reads first and then writes fails at once, without any wait, where another
 # has written in between.
@@ -137,6 +137,14 @@ class StoreTransaction(Reader):
         finally:
             self.rows("PRAGMA synchronous = FULL")  # as open_store sets it
 
+    def deriving(self) -> AbstractContextManager[bool]:
+        """Tell whether nobody else works out what follows, who would do the same work again.
+
+        Only a database has several at once whose work is long.
+        """
+        alone = getattr(self._connection, "deriving", None)
+        return alone() if alone else nullcontext(True)
+
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is under way."""
@@ -152,6 +160,12 @@ class StoreTransaction(Reader):
                 (kind, "", "", application, workload)
                 for kind in kinds or ("lesson", "transfers", "sizes")
             ],
+        )
+
+    def touch_sizes(self, named: Iterable[Named]) -> None:
+        """Mark what the families of workloads know of sizes stale."""
+        self._mark(
+            "application = ? AND name = ?", [("sizes", "", "", *name) for name in sorted(named)]
         )
 
     def touch_ranked(self) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
-from advisor.errors import StoreError
+from advisor.errors import AdvisorError, StoreError
 from advisor.paths import share
 
 MIGRATIONS = tuple(
@@ -23,3 +24,16 @@ def check_not_newer(applied: set[str], path: Path) -> None:
             f"{path}: the store was written by a newer advisor (it has {', '.join(unknown)})",
             hint="upgrade hpc-advisor on this host",
         )
+
+
+def load_steps() -> Any:
+    """Return the module db/migrations.py, whose functions are the steps. Raises AdvisorError."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    path = share("db/migrations.py")
+    spec = spec_from_file_location("advisor_db_migrations", path)
+    if spec is None or spec.loader is None:
+        raise AdvisorError(f"{path} cannot be loaded", hint="reinstall hpc-advisor")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -16,6 +16,7 @@ from advisor.errors import InputError
 from advisor.store import rows as _rows
 from advisor.store.port import Database
 from advisor.store.records import ConfigKind, Outcome, TrainingRequest, TrainingRun
+from advisor.store.signature_groups import Named
 from advisor.store.transaction import StoreTransaction, insert, insertion, marks
 
 _SAME_RUN = (
@@ -52,11 +53,26 @@ class Writer(StoreTransaction):
             workload_id = self.workload_id(db, application, workload)
             created_at = _rows.now()
             if any(run.source == "job" for run in observations):  # their family knows more by them
-                self.touch(application, workload, "sizes")
+                self.touch_sizes([(application, workload)])
             return [
                 insert(db, "observations", _rows.observation_row(workload_id, run, created_at))
                 for run in observations
             ]
+
+    def add_runs_of_jobs(
+        self, runs: Sequence[tuple[int, Observation]], named: Iterable[Named]
+    ) -> None:
+        """Add runs of jobs by their workloads' numbers, inside a transaction.
+
+        ``named`` are these workloads, whose families know more by them.
+        """
+        if not runs:
+            return
+        created_at = _rows.now()
+        rows = [_rows.observation_row(number, run, created_at) for number, run in runs]
+        sql = insertion("observations", tuple(rows[0]))
+        self.change_many(sql, [_rows.cleaned(row.values()) for row in rows])
+        self.touch_sizes(named)
 
     def import_observations(
         self,

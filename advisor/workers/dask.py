@@ -201,6 +201,7 @@ def _job_options(setup: WorkersSetup, folder: Path) -> dict[str, Any]:
         "interface": setup.interface or None,
         "job_name": "advisor-workers",
         "worker_command": _WORKER,
+        "job_script_prologue": [f"#ADVISOR {OFF[0]}"],  # PBS hands no variable of ours on
         "log_directory": str(folder),
         "local_directory": "/tmp",
         "shared_temp_directory": str(folder),

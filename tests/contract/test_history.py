@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -168,6 +169,74 @@ def test_a_collection_writes_the_history_before_it_prunes_whole_months(
     assert json.loads(advisor(*report).out)["jobs"] < before["jobs"]
 
 
+KILLED = """
+import os, signal, sys
+from advisor.cli import main
+from advisor.loop import history
+from advisor.store import pruning
+
+left = 6
+
+def counted(function):
+    def step(*arguments):
+        global left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments)
+    return step
+
+history._PART, pruning._STEP = 20, 4
+history.synced, pruning._begin_part = counted(history.synced), counted(pruning._begin_part)
+sys.exit(main(sys.argv[1:]))
+"""
+"""A program that is killed after six parts of what it writes and forgets."""
+
+
+def test_a_collection_that_is_killed_again_and_again_comes_to_its_end(
+    advisor: Run, aged: Path, folder: Path
+) -> None:
+    """systemd ends one after a quarter of an hour: the next goes on where it was."""
+    report = ("report", "--since", SINCE, "--json", "--db", aged)
+    before, written_whole = json.loads(advisor(*report).out), dict[Path, bytes]()
+    command = [sys.executable, "-c", KILLED, "collect", "--scheduler", "local", "--db", str(aged)]
+    for _ in range(100):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if not written_whole and (folder / "pruning.json").exists():
+            written_whole = contents(folder)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    assert done.returncode == 0 and not done.stderr
+    kept_from = (datetime.now(UTC) - timedelta(days=90)).strftime("%Y-%m")
+    assert min(months_of(aged)) >= kept_from
+    assert written_whole.keys() - contents(folder).keys() == {folder / "pruning.json"}
+    assert not [path for path in contents(folder) if ".parts" in path.parts]
+    for path, data in contents(folder).items():
+        assert written_whole[path] == data, "what is written is not written again"
+    assert same(json.loads(advisor(*report, "--history", folder).out), before)
+
+
+def test_doctor_says_how_the_policys_history_does(advisor: Run, aged: Path, folder: Path) -> None:
+    def said() -> tuple[str, str]:
+        checks = advisor("doctor", "--db", aged, "--json").json()["checks"]
+        (check,) = (c for c in checks if c["name"] == "history")
+        return check["state"], check["text"]
+
+    assert said() == (
+        "warn",
+        f"{folder}: whole months older than the policy keeps wait to be written",
+    )
+    assert advisor("collect", "--scheduler", "local", "--db", aged).code == 0
+    state, text = said()
+    assert state == "ok" and "written up to" in text
+    for path in folder.iterdir():
+        path.rename(folder.parent / f"{path.name}.moved")
+    folder.rmdir()
+    folder.write_text("a file")
+    assert said()[0] == "warn" and "cannot be written there" in said()[1]
+
+
 def test_a_collection_prunes_nothing_where_the_history_cannot_be_written(
     advisor: Run, aged: Path, folder: Path
 ) -> None:
@@ -301,6 +370,23 @@ def test_whatever_stops_it_the_history_is_right_afterwards(
         advisor("report", "--since", SINCE, "--json", "--db", store, "--history", folder).out
     )
     assert report["jobs"] == outcomes
+
+
+def test_prospect_reads_a_history(advisor: Run, store: Path, folder: Path, tmp_path: Path) -> None:
+    written(store, folder)
+    with Reader(store) as reader:
+        outcomes = [o for o in reader.outcomes() if o.nodes and o.record.get("elapsed_s")]
+    said = advisor("prospect", folder, "--json")
+    assert said.code == 0, said.err
+    answer = json.loads(said.out)
+    assert outcomes and answer["jobs"] == len(outcomes)
+    hours = sum(o.nodes * o.record["elapsed_s"] / 3600 for o in outcomes)
+    assert answer["node_hours"] == pytest.approx(hours, rel=0.01)
+    applications = {str(o.record.get("application")) for o in outcomes}
+    assert {a["application"] for a in answer["by_application"]} <= applications | {"(others)"}
+    (tmp_path / "none").mkdir()
+    wrong = advisor("prospect", tmp_path / "none")
+    assert wrong.code == 1 and wrong.err.count("\n") == 1 and "no history is there" in wrong.err
 
 
 def damaged(folder: Path) -> None:

@@ -38,8 +38,9 @@ from advisor.store.dialect import tables, translated
 from advisor.store.journal import Journal
 from advisor.store.move import move
 from advisor.store.reader import Reader
+from advisor.store.stale import stale
 from advisor.store.versions import MIGRATIONS
-from advisor.store.writer import Writer
+from advisor.store.writer import Writer, outcome_row
 from tests import postgresql
 from tests.contract.test_collect import accounting, job, row, stamps
 from tests.contract.test_serve import DECIDE, ask, fill, place, start
@@ -407,6 +408,61 @@ def test_what_follows_is_worked_out_in_a_database(
             left.append([tuple(row) for row in writer.rows("SELECT * FROM stale")])
     assert left == [[], []]
     assert "not-derived" not in caplog.text and "derived-later" not in caplog.text
+
+
+def test_one_at_a_time_works_out_what_follows(both: tuple[Path, DatabaseAddress]) -> None:
+    database = both[1]
+    with Writer(database) as one, Writer(database) as other:
+        (named, *_) = [(w.application, w.name) for w in one.workloads() if w.name == "default"]
+        one.touch(*named)
+        with one.deriving() as alone:
+            assert alone and not derive(other, budget_s=600)
+            assert stale(other), "it is the other's"
+            assert derive(other, budget_s=600, first=named[0]) and not stale(other)
+        one.touch(*named)
+        assert derive(other, budget_s=600) and not stale(one)
+
+
+def test_records_say_the_same_to_both(both: tuple[Path, DatabaseAddress]) -> None:
+    """What JSON holds: numbers of any form, text of all languages, what is not there."""
+    records = (
+        '{"a": {"b": [1.50, 1e-7, -2, 123456789012345678]}, "c": "x\\\\u0000y", "d": null}',
+        '{"a": {"b": [true, "\\ud83d\\ude00", "Zo\\u00eb"]}, "c": "two words", "e": {"f": {}}}',
+        '{"a": {"b": []}, "c": 1.0}',
+    )
+    sql = (
+        "SELECT json_extract(record, '$.a.b[0]', '$.c', '$.d', '$.e.f', '$.a')"
+        " FROM outcomes WHERE node_list = ? ORDER BY job_id"
+    )
+    said = []
+    for store in both:
+        with Writer(store) as writer:
+            numbers = [
+                r[0] for r in writer.rows("SELECT rowid FROM outcomes ORDER BY rowid LIMIT 3")
+            ]
+            for number, record in zip(numbers, records, strict=True):
+                change = "UPDATE outcomes SET record = ?, node_list = ? WHERE rowid = ?"
+                writer.change(change, (record, "here", number))
+            rows = [row[0] for row in writer.rows(sql, ("here",))]
+            assert writer.rows_of_each(sql, [("here",), ("nowhere",)])[1] == []
+            assert [row[0] for row in writer.rows_of_each(sql, [("here",)])[0]] == rows
+            said.append([json.loads(row) for row in rows])
+    assert said[0] == said[1] and len(said[0]) == 3
+
+
+def test_a_record_that_postgresql_cannot_hold_keeps_no_other_out(
+    both: tuple[Path, DatabaseAddress],
+) -> None:
+    """A job's name may be any bytes."""
+    with Reader(both[0]) as reader:
+        outcomes = [replace(o, job_id=f"9{o.job_id}") for o in reader.outcomes()[:3]]
+    for outcome, name in zip(outcomes, ("nul\0", "half\udcff", "fine\U0001f600"), strict=True):
+        outcome.record["name"] = name
+    with Writer(both[1]) as writer:
+        writer.save_outcomes([outcome_row(outcome) for outcome in outcomes])
+        sql = "SELECT json_extract(record, '$.name') FROM outcomes WHERE job_id = ?"
+        names = [writer.rows(sql, (o.job_id,))[0][0] for o in outcomes]
+    assert names == ["nul?", "half?", "fine\U0001f600"]
 
 
 def test_the_verb_moves(both: tuple[Path, DatabaseAddress], advisor: Run, tmp_path: Path) -> None:

@@ -136,6 +136,8 @@ def run_script(pbs: Complex, job_id: str, job: dict[str, Any], output: str) -> i
     line = script.read_text(errors="replace").partition("\n")[0]
     shell = shlex.split(line[2:]) if line.startswith("#!") else ["/bin/sh"]
     target = Path(output) if output else pbs.root / "spool" / f"{job_id}.out"
+    if target.is_dir():
+        target /= f"{job_id}.OU"
     limit = None
     if ":" in str(wants.get("walltime", "")):
         hours, minutes, seconds = str(wants["walltime"]).split(":")

@@ -121,7 +121,7 @@ def site() -> Iterator[Site]:
     with tempfile.TemporaryDirectory(prefix="adv-tls-", dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        with postgresql.server() as server:
+        with postgresql.server(durable=False) as server:
             certify(folder, "db.site", server.folder.stat().st_uid)
             data = server.folder / "data"
             (data / "pg_hba.conf").write_text(HBA)

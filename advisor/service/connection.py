@@ -116,7 +116,7 @@ class Connection:
         use, answered = self._use, 0
         while not self._answered_beside:
             end = self._received.find(b"\n", self._searched)
-            if end < 0:
+            if end < 0 or end > MAX_REQUEST:  # the rest of a long line may come along with its end
                 self._searched = len(self._received)
                 self._refuse_too_long()
                 return

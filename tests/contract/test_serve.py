@@ -26,6 +26,8 @@ from advisor.store.writer import Writer
 from tests.unset import as_measured
 
 Start = Callable[..., subprocess.Popen[str]]
+_SO_SNDBUFFORCE = 32
+"""Linux' own, which the socket module has no name for."""
 DECIDE = {
     "v": 1,
     "op": "decide",
@@ -222,6 +224,25 @@ def test_nonsense_is_answered_with_an_error(
     fill(place / "a.db")
     start()
     assert error in exchange(place, line)["error"]
+    assert ask(place, DECIDE)["env"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may have so much on its way")
+def test_a_line_too_long_is_refused_where_its_end_comes_along(place: Path, start: Start) -> None:
+    """The rest of it lies ready with its end when the daemon reads on, as on a busy host."""
+    fill(place / "a.db")
+    daemon = start()
+    line = json.dumps({"v": 1, "op": "ping", "filler": "x" * (MAX_REQUEST + MAX_REQUEST // 2)})
+    with socket.socket(socket.AF_UNIX) as client:
+        client.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 8 * MAX_REQUEST)
+        client.settimeout(30)
+        client.connect(str(place / "s"))
+        assert ask(place, DECIDE)["env"]
+        daemon.send_signal(signal.SIGSTOP)
+        client.sendall(line.encode() + b"\n")
+        daemon.send_signal(signal.SIGCONT)
+        with client.makefile("rb") as answers:
+            assert "bytes" in json.loads(answers.readline())["error"]
     assert ask(place, DECIDE)["env"]
 
 

@@ -5,9 +5,9 @@ Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from itertools import chain
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain, islice
+from typing import Literal, NamedTuple, TypeVar
 
 from advisor.store import rows as _rows
 from advisor.store.reader import Reader
@@ -28,6 +28,17 @@ class JobsThere(NamedTuple):
     newest: str = ""
 
 
+_AT_ONCE = 300
+"""Workloads that one query names: an older SQLite takes 999 values, of which each has three."""
+_T = TypeVar("_T", bound=tuple[str, ...])
+
+
+def _parts(wanted: Collection[_T]) -> Iterator[list[_T]]:
+    in_order = iter(sorted(wanted))
+    while part := list(islice(in_order, _AT_ONCE)):
+        yield part
+
+
 class JobPlaces:
     """What a table has of jobs from one source, by their :data:`PlaceOfJobs`, asked once for each.
 
@@ -43,9 +54,10 @@ class JobPlaces:
 
     def look(self, whose: Collection[WhoseWorkload]) -> None:
         """Ask for all configurations of some users' workloads, a batch of jobs' at most."""
-        new = sorted(set(whose) - self._asked)
-        if not new:
-            return
+        for new in _parts(set(whose) - self._asked):
+            self._look(new)
+
+    def _look(self, new: Sequence[WhoseWorkload]) -> None:
         self._asked.update(new)
         place = ", ".join(f"t.{name}" for name in _rows.PLACE)
         key = f"w.application, w.name, t.contributor, {place}"
@@ -92,7 +104,7 @@ class WorkloadNumbers:
         if version != self._version:  # somebody else wrote: a workload may be forgotten
             self._version = version
             self._numbers.clear()
-        if new := sorted(set(named) - self._numbers.keys()):
+        for new in _parts(set(named) - self._numbers.keys()):
             rows = self._writer.rows(
                 f"WITH asked (application, name) AS (VALUES {', '.join(['(?, ?)'] * len(new))})"
                 " SELECT w.id, w.application, w.name FROM asked AS a JOIN workloads AS w"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from advisor.loop import collect as collecting
 from advisor.loop.collect import watermark
 from advisor.loop.reported_jobs import reported_jobs
 from advisor.loop.suspend import judged_by
+from advisor.store.job_places import JobPlaces, WorkloadNumbers
 from advisor.store.pruning import prune
 from advisor.store.writer import Writer
 from tests.unit.collect.jobs import decided, decision, job, model, run
@@ -32,6 +34,24 @@ def test_old_and_judged_outcomes_are_found_by_an_index(store: Writer) -> None:
     tables = [plan for plan in plans if "outcomes" in plan]
     assert len(tables) >= 3
     assert all("SEARCH outcomes USING" in plan for plan in tables), tables
+
+
+def test_a_batch_of_many_workloads_asks_for_no_more_than_an_older_sqlite_takes(
+    store: Writer,
+) -> None:
+    """Before 3.32 a statement had 999 values at most; a batch has up to 500 jobs."""
+    store._connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
+    named = [(f"app{number}", "w") for number in range(500)]
+    numbers = WorkloadNumbers(store)
+    with store.transaction():
+        numbers.look(named)
+        made = [numbers.number(workload) for workload in named]
+    again = WorkloadNumbers(store)
+    again.look(named)
+    assert [again.number(workload) for workload in named] == made
+    places = JobPlaces(store, "observations", "job")
+    places.look([(*workload, "ann") for workload in named])
+    assert places.at(("app499", "w", "ann", *[0] * 5)).rows == 0
 
 
 def test_the_last_job_is_looked_for_among_those_stored_last(

@@ -90,16 +90,18 @@ class Configuration:
         )
 
 
+def size_of(c: Configuration) -> tuple[int, int, int, int, Extra]:
+    """Return what configurations are ordered by: nodes, cores, ranks, frequency, further axes."""
+    return c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz, c.extra
+
+
 def largest_of(cells: Iterable[Configuration]) -> Configuration:
     """Return what jobs are compared with where nothing says what was asked for.
 
     That is the one with most nodes, cores and ranks, the highest frequency and the most of each
     further axis, which is what a job gets that states none.
     """
-    return max(
-        cells,
-        key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz, c.extra),
-    )
+    return max(cells, key=size_of)
 
 
 def thread_counts(cores: int, ranks: int = 1) -> tuple[int, ...]:

@@ -341,9 +341,9 @@ class _Collection:
             result.known += 1
             outcome = former
         else:
-            stored = outcome_row(outcome)
-            self._outcomes.append(stored)
-            self._reported[stored[:4]] = reported_job(outcome)  # type: ignore[index]
+            self._outcomes.append(outcome_row(outcome))
+            key = outcome.job_id, outcome.scheduler, outcome.cluster, outcome.submitted_at
+            self._reported[key] = reported_job(outcome)
             result.outcomes.append(outcome)
         result.decisions += decisions
         result.observations += observations

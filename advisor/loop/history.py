@@ -254,17 +254,17 @@ def _parts(
     table: str,
     rows: Iterable[ResultRow | Mapping[str, object]],
     drafts: ExitStack,
-    some: bool = False,
+    has_parts: bool = False,
 ) -> Iterator[Path]:
     """Write rows as files of a part each, so that no more than a part is held.
 
-    Without any row there is one of none, unless there are ``some`` parts already.
+    Without any row there is one of none, unless it ``has_parts`` already.
     """
     types = parquet.columns()[table] | (_NUMBER if table in _KEYS else {})
     values = ", ".join(f'"{name}"::{kind} AS "{name}"' for name, kind in types.items())
     rows = iter(rows)
-    while (part := list(islice(rows, _PART))) or not some:
-        some = True
+    while (part := list(islice(rows, _PART))) or not has_parts:
+        has_parts = True
         file = drafts.enter_context(draft(path.parent, "rows.part"))
         with parquet.texts(connection, "part", part, types):
             parquet.run(

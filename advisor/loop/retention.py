@@ -72,10 +72,10 @@ def _noted(note: Path) -> dict[str, Any]:
     try:
         if time.time() - note.stat().st_mtime > _NOTED_S:
             return {}
-        noted: dict[str, Any] = json.loads(note.read_bytes())
+        noted = json.loads(note.read_bytes())
     except (OSError, ValueError):
         return {}
-    return noted
+    return noted if isinstance(noted, dict) and "up_to" in noted else {}
 
 
 def _whole_months(reader: Reader) -> dict[str, str]:

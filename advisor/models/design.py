@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.configuration import Configuration, SearchSpace, size_of
 from advisor.errors import InputError
 
 _T = TypeVar("_T")
@@ -41,7 +41,7 @@ def uniform(
     _check_samples(space, samples)
     grid = list(space)
     if samples >= len(grid):
-        return _sorted(_with_point(grid, must_include))
+        return sorted(_with_point(grid, must_include), key=size_of)
     measure = _Measure.of(space)
     chosen = [must_include or grid[-1]] if space.extra else _by_rule(space, samples)
     low = _LOWEST * space.threads[-1][1]
@@ -53,7 +53,7 @@ def uniform(
         chosen.append(emptiest)
         # Only the new point can be nearer: distances to the others are known.
         away = {c: min(d, measure(c, emptiest)) for c, d in away.items()}
-    return _sorted(_swap_nearest(chosen, must_include, measure))
+    return sorted(_swap_nearest(chosen, must_include, measure), key=size_of)
 
 
 def random_(
@@ -63,7 +63,9 @@ def random_(
     _check_samples(space, samples)
     grid = list(space)
     drawn = np.random.default_rng(seed).permutation(len(grid))[:samples]
-    return _sorted(_swap_nearest([grid[i] for i in drawn], must_include, _Measure.of(space)))
+    return sorted(
+        _swap_nearest([grid[i] for i in drawn], must_include, _Measure.of(space)), key=size_of
+    )
 
 
 def latin_hypercube(
@@ -89,7 +91,7 @@ def latin_hypercube(
         drawn = Configuration(space.node_type, n, ranks, threads, freq, extra)
         free = set(grid) - set(chosen)
         chosen.append(min(free, key=lambda c: (measure(c, drawn), c)))
-    return _sorted(chosen)
+    return sorted(chosen, key=size_of)
 
 
 def hypercube(
@@ -175,13 +177,6 @@ def _check_samples(space: SearchSpace, samples: int) -> None:
         raise InputError("the search space is empty", hint="give it nodes, threads and frequencies")
 
 
-def _sorted(configurations: list[Configuration]) -> list[Configuration]:
-    return sorted(
-        configurations,
-        key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz, c.extra),
-    )
-
-
 def _with_point(grid: list[Configuration], point: Configuration | None) -> list[Configuration]:
     return grid if point is None or point in grid else [*grid, point]
 
@@ -256,7 +251,7 @@ def within(
             nearest = min(free, key=lambda c: (measure(c, point), c))
             free.remove(nearest)
             chosen.append(nearest)
-    return _sorted(chosen)
+    return sorted(chosen, key=size_of)
 
 
 def moved(
@@ -279,4 +274,4 @@ def moved(
                 break
             points[points.index(min(free, key=lambda c: (measure(c, place), c)))] = place
         stays.add(place)
-    return _sorted(points)
+    return sorted(points, key=size_of)

@@ -58,14 +58,14 @@ def _possible_times(cells: dict[Configuration, list[float]]) -> list[float]:
     """Return each configuration's possible time by its neighbours' median ones."""
     time = np.array([np.median(times) for times in cells.values()])
     clocked = all(c.freq_khz for c in cells)
-    further = len({tuple(name for name, _ in c.extra) for c in cells}) == 1  # all have the same
+    same_axes = len({tuple(name for name, _ in c.extra) for c in cells}) == 1
     axes = np.log(
         [
             (
                 c.ranks_per_node,
                 c.cores,
                 c.freq_khz if clocked else 1,
-                *(value for _, value in c.extra if further),
+                *(value for _, value in c.extra if same_axes),
             )
             for c in cells
         ]

@@ -18,6 +18,7 @@ from advisor.core.configuration import (
     MAX_FREQS,
     Configuration,
     SearchSpace,
+    size_of,
     thin,
     thread_counts,
 )
@@ -74,7 +75,7 @@ def wanted(
     sweep_runs = [o for o in observations if not is_job(o)]
     if len({o.configuration for o in sweep_runs}) < enough:
         every = {o.configuration for o in observations}
-        return WantedOptions(tuple(_ordered(_grid(every))), "runs")
+        return WantedOptions(tuple(sorted(_grid(every), key=size_of)), "runs")
     cells = {c for space in {o.space for o in sweep_runs} if space is not None for c in space}
     loose = {o.configuration for o in sweep_runs} - cells
     notes: list[str] = []
@@ -88,9 +89,9 @@ def wanted(
     if len(cells) > MOST_OPTIONS:
         notes.append(f"the grid would have {len(cells)} options: only what was run is kept")
         return WantedOptions(
-            tuple(_ordered({o.configuration for o in sweep_runs})), "runs", tuple(notes)
+            tuple(sorted({o.configuration for o in sweep_runs}, key=size_of)), "runs", tuple(notes)
         )
-    return WantedOptions(tuple(_ordered(cells)), origin, tuple(notes))
+    return WantedOptions(tuple(sorted(cells, key=size_of)), origin, tuple(notes))
 
 
 def search_space(
@@ -196,12 +197,6 @@ def _steps_of(name: str, values: tuple[int, ...], node_type: NodeType | None) ->
     if len(values) < 2 or node_type is None:
         return values
     return tuple(sorted({*values, *thin(node_type.gpus.steps(name), MAX_FREQS)}))
-
-
-def _ordered(cells: Iterable[Configuration]) -> list[Configuration]:
-    return sorted(
-        cells, key=lambda c: (c.nodes, c.threads_per_node, c.ranks_per_node, c.freq_khz, c.extra)
-    )
 
 
 def _varied_ranks(grid: SearchSpace) -> dict[int, list[int]]:

@@ -278,7 +278,7 @@ def _lines(axes: Any, panel: Lines) -> None:
     ran = [set(line.x) <= set(line.runs) for line in panel.lines]
     entries = len(axes.get_legend_handles_labels()[0])
     # a long one would lie over the lines, and beyond the picture's edges
-    below = (
+    placement = (
         {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17)} if entries > _MOST_INSIDE else {}
     )
     axes.legend(
@@ -286,8 +286,8 @@ def _lines(axes: Any, panel: Lines) -> None:
         frameon=False,
         title_fontsize=8,
         title="filled: run" if any(line.runs for line in panel.lines) and not all(ran) else None,
-        ncols=2 if below else 1,
-        **below,
+        ncols=2 if placement else 1,
+        **placement,
     )
 
 

@@ -48,9 +48,9 @@ class SizedFamily:
             return sorted({float(o.configuration.nodes) for _, o in self.runs})
         return sorted({size[axis] for size, _ in self.runs})
 
-    def has_all(self, c: Configuration) -> bool:
-        """Tell whether a configuration has the most of each further axis; no law knows less."""
-        return c.extra in ((), self.further)
+    def compares(self, c: Configuration) -> bool:
+        """Tell whether a configuration is at the highest further axes; no law knows others."""
+        return _is_at(self.further, c)
 
     def only(self, parameters: Sequence[str]) -> SizedFamily:
         """Return the family with some of its parameters."""
@@ -95,6 +95,10 @@ def families(
     return {name: _family(name, members) for name, members in by_family.items()}
 
 
+def _is_at(further: Extra, c: Configuration) -> bool:
+    return c.extra in ((), further)
+
+
 def at_highest_axes(
     members: Sequence[tuple[_Size, Observation]],
 ) -> tuple[list[tuple[_Size, Observation]], Extra, list[str]]:
@@ -103,7 +107,7 @@ def at_highest_axes(
     Sizes are compared where nothing else differs; jobs that state no GPU clock have the highest.
     """
     further = max((run.configuration.extra for _, run in members), default=())
-    comparable_runs = [m for m in members if m[1].configuration.extra in ((), further)]
+    comparable_runs = [m for m in members if _is_at(further, m[1].configuration)]
     if len(comparable_runs) == len(members):
         return comparable_runs, further, []
     below = format_count(len(members) - len(comparable_runs), "run")

@@ -243,7 +243,7 @@ def _job_groups(family: SizedFamily, jobs: SizedFamily) -> list[_JobGroup]:
     groups: dict[object, list[tuple[Mapping[str, float], Observation]]] = {}
     for size, run in jobs.runs:
         key = tuple(size[p] for p in family.parameters)
-        known = family.has_all(run.configuration) and (run.energy_j is not None or not metered)
+        known = family.compares(run.configuration) and (run.energy_j is not None or not metered)
         if key not in measured and known:
             groups.setdefault((key, run.configuration), []).append((size, run))
     return [group for group in groups.values() if len(group) >= _FEWEST_JOBS]

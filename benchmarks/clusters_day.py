@@ -318,11 +318,18 @@ def ask(path: Path, line: bytes) -> dict[str, Any]:
     return answer
 
 
-def submit(cluster: Cluster, count: int, rate: float, results: SimpleQueue[dict[str, Any]]) -> None:
+def submit(
+    cluster: Cluster,
+    count: int,
+    rate: float,
+    begins: threading.Event,
+    results: SimpleQueue[dict[str, Any]],
+) -> None:
     """Submit so many jobs, ``rate`` a second; put what was answered, and how fast, into a queue."""
     took, ids, unanswered = [], [], 0
     if cluster.own_host:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    begins.wait()
     begin = time.monotonic()
     descriptor = os.open(cluster.jobs, os.O_WRONLY | os.O_APPEND)
     for number in range(count):
@@ -344,20 +351,35 @@ def submit(cluster: Cluster, count: int, rate: float, results: SimpleQueue[dict[
     results.put({"took": took, "ids": ids, "unanswered": unanswered, "wall_s": wall_s})
 
 
-def submitted(clusters: list[Cluster], count: int, rate: float) -> dict[str, dict[str, Any]]:
-    """Submit to all clusters at once; return by name what each one's submissions came to."""
-    context = multiprocessing.get_context("fork")
-    queues = {c.name: context.SimpleQueue() for c in clusters}
-    users = [
-        context.Process(target=submit, args=(c, count, rate / len(clusters), queues[c.name]))
-        for c in clusters
-    ]
-    for user in users:
-        user.start()
-    results = {name: queue.get() for name, queue in queues.items()}
-    for user in users:
-        user.join()
-    return results
+class Users:
+    """Those who submit to each cluster: processes that wait until they are told to begin.
+
+    They must be made while there is no other thread: one that starts a program at that moment would
+    wait for them, as they keep the pipe by which it learns that the program runs.
+    """
+
+    def __init__(self, clusters: list[Cluster], count: int, rate: float) -> None:
+        context = multiprocessing.get_context("fork")
+        self._begins = context.Event()
+        self._queues = {c.name: context.SimpleQueue() for c in clusters}
+        self._processes = [
+            context.Process(
+                target=submit,
+                args=(c, count, rate / len(clusters), self._begins, self._queues[c.name]),
+                daemon=True,
+            )
+            for c in clusters
+        ]
+        for process in self._processes:
+            process.start()
+
+    def submitted(self) -> dict[str, dict[str, Any]]:
+        """Submit to all clusters at once; return by name what each one's submissions came to."""
+        self._begins.set()
+        results = {name: queue.get() for name, queue in self._queues.items()}
+        for process in self._processes:
+            process.join()
+        return results
 
 
 @contextmanager
@@ -619,18 +641,19 @@ def day(args: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, A
     if not args.short:
         quiet = idle_daemon(file, folder / "quiet", own_host=args.own_hosts)
         idle = stack.enter_context(quiet)
-    alone = submitted([idle], few, pace)["slurm1"]["took"] if idle else []
+    alone = Users([idle], few, pace).submitted()["slurm1"]["took"] if idle else []
     within_s = args.jobs * len(clusters) / args.rate
     kills = Kills(clusters, store, server, args.kills, within_s, args.seed)
+    users = Users(clusters, args.jobs, args.rate)
     before_s = spent_s(clusters, server)
     with Collections(clusters, store, at_once=server is not None):
         kills.start()
-        results = submitted(clusters, args.jobs, args.rate)
+        results = users.submitted()
         kills.join()
         time.sleep(2.0)  # what the daemons have to write
     after_s = spent_s(clusters, server)
     answered = [ask(c.socket, b'{"v":1,"op":"status"}\n')["answer_us"] for c in clusters]
-    alone += submitted([idle], few, pace)["slurm1"]["took"] if idle else []
+    alone += Users([idle], few, pace).submitted()["slurm1"]["took"] if idle else []
     took = [t for r in results.values() for t in r["took"]]
     wall_s = max(r["wall_s"] for r in results.values())
     (p50, p99), (idle_p50, idle_p99) = quantiles(took), quantiles(alone or took)

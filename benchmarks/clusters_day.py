@@ -1,7 +1,8 @@
 """A day of five clusters on one store: real daemons, real requests, the real collector.
 
     python benchmarks/clusters_day.py [--store postgresql|sqlite] [--jobs 5000] [--rate 250]
-        [--models 100] [--history 10000] [--kills 0] [--short] [--seed 1] [--folder DIR] [--json]
+        [--models 100] [--history 10000] [--kills 0] [--short] [--own-hosts] [--seed 1]
+        [--folder DIR] [--json]
 
 Three Slurm clusters and two PBS ones share a store, in PostgreSQL (a private server that is started
 here) or a file, which begins with ``--history`` jobs of the last 30 days. Each cluster has a daemon
@@ -12,6 +13,10 @@ sacct and qstat are stand-ins that print these rows; ``advisor collect`` is the 
 again and again, in PostgreSQL one for each cluster at once, as from hosts of their own, on a file
 one after the other. All jobs lie within the six hours that each collection reads again. Daemons and
 collections have the priorities of config/systemd.
+
+``--own-hosts``: those who submit, and the daemons, get a processor whenever they want one
+(SCHED_RR), as if database and collections were on hosts of their own. Without it they wait for one
+as everything here does, and on two cores that is most of what a slow submission takes.
 
 ``--kills``: so many times, at moments drawn by ``--seed``, a daemon, a collector, a mover that
 copies the store elsewhere or, in PostgreSQL, every process of the database gets SIGKILL and is
@@ -70,6 +75,8 @@ FIRST = 5_000_000
 """The number of the first job of the day on each cluster."""
 DAEMON, COLLECTION = ("nice", "-n", "-5"), ("nice", "-n", "10", "ionice", "-c", "3")
 """What gives them the priorities of their units; only root gets the first."""
+AT_ONCE = ("chrt", "--rr", "1")
+"""What gives a daemon the processor before everything that is not in this class; root's alone."""
 A_DAY = 200_000
 """Submissions of a day on each cluster that the figures are held against."""
 IDLE, IDLE_S = 1000, 20.0
@@ -100,6 +107,8 @@ class Cluster:
     name: str
     scheduler: str
     folder: Path
+    own_host: bool = False
+    """Whether its daemon, and those who submit to it, never wait for a processor."""
     daemon: subprocess.Popen[bytes] | None = None
     collector: subprocess.Popen[bytes] | None = None
     starts: list[float] = field(default_factory=list)
@@ -150,7 +159,8 @@ class Cluster:
 
     def serve(self, store: Path) -> None:
         """Start its daemon, and wait until it answers."""
-        command = [*DAEMON, sys.executable, "-m", "advisor", "serve", "--socket", str(self.socket)]
+        command = list(AT_ONCE if self.own_host else DAEMON)
+        command += [sys.executable, "-m", "advisor", "serve", "--socket", str(self.socket)]
         command += ["--db", str(store), "--watch", "0"]
         with (self.folder / "log").open("ab") as log:
             self.daemon = subprocess.Popen(command, stderr=log, env=self.environment)
@@ -308,9 +318,18 @@ def ask(path: Path, line: bytes) -> dict[str, Any]:
     return answer
 
 
-def submit(cluster: Cluster, count: int, rate: float, results: SimpleQueue[dict[str, Any]]) -> None:
+def submit(
+    cluster: Cluster,
+    count: int,
+    rate: float,
+    begins: threading.Event,
+    results: SimpleQueue[dict[str, Any]],
+) -> None:
     """Submit so many jobs, ``rate`` a second; put what was answered, and how fast, into a queue."""
     took, ids, unanswered = [], [], 0
+    if cluster.own_host:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    begins.wait()
     begin = time.monotonic()
     descriptor = os.open(cluster.jobs, os.O_WRONLY | os.O_APPEND)
     for number in range(count):
@@ -332,28 +351,43 @@ def submit(cluster: Cluster, count: int, rate: float, results: SimpleQueue[dict[
     results.put({"took": took, "ids": ids, "unanswered": unanswered, "wall_s": wall_s})
 
 
-def submitted(clusters: list[Cluster], count: int, rate: float) -> dict[str, dict[str, Any]]:
-    """Submit to all clusters at once; return by name what each one's submissions came to."""
-    context = multiprocessing.get_context("fork")
-    queues = {c.name: context.SimpleQueue() for c in clusters}
-    users = [
-        context.Process(target=submit, args=(c, count, rate / len(clusters), queues[c.name]))
-        for c in clusters
-    ]
-    for user in users:
-        user.start()
-    results = {name: queue.get() for name, queue in queues.items()}
-    for user in users:
-        user.join()
-    return results
+class Users:
+    """Those who submit to each cluster: processes that wait until they are told to begin.
+
+    They must be made while there is no other thread: one that starts a program at that moment would
+    wait for them, as they keep the pipe by which it learns that the program runs.
+    """
+
+    def __init__(self, clusters: list[Cluster], count: int, rate: float) -> None:
+        context = multiprocessing.get_context("fork")
+        self._begins = context.Event()
+        self._queues = {c.name: context.SimpleQueue() for c in clusters}
+        self._processes = [
+            context.Process(
+                target=submit,
+                args=(c, count, rate / len(clusters), self._begins, self._queues[c.name]),
+                daemon=True,
+            )
+            for c in clusters
+        ]
+        for process in self._processes:
+            process.start()
+
+    def submitted(self) -> dict[str, dict[str, Any]]:
+        """Submit to all clusters at once; return by name what each one's submissions came to."""
+        self._begins.set()
+        results = {name: queue.get() for name, queue in self._queues.items()}
+        for process in self._processes:
+            process.join()
+        return results
 
 
 @contextmanager
-def idle_daemon(store: Path, folder: Path) -> Iterator[Cluster]:
+def idle_daemon(store: Path, folder: Path, *, own_host: bool) -> Iterator[Cluster]:
     """Serve a copy of the store that nobody else touches."""
     folder.mkdir()
     shutil.copyfile(store, folder / "idle.db")
-    idle = Cluster("slurm1", "slurm", folder / "idle")
+    idle = Cluster("slurm1", "slurm", folder / "idle", own_host)
     idle.prepare(folder / "idle.db")
     idle.serve(folder / "idle.db")
     try:
@@ -583,7 +617,7 @@ def day(args: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, A
         file.parent.mkdir(parents=True, exist_ok=True)
         growth.build(file, args.history, args.models)
     clusters = [
-        Cluster(f"{kind}{n}", kind, folder / f"{kind}{n}")
+        Cluster(f"{kind}{n}", kind, folder / f"{kind}{n}", args.own_hosts)
         for kind, n in (("slurm", 1), ("slurm", 2), ("slurm", 3), ("pbs", 1), ("pbs", 2))
     ]
     server, store = None, folder / "advisor.db"
@@ -603,19 +637,23 @@ def day(args: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, A
         stack.callback(stop, cluster)
     pace = args.rate / len(clusters)
     few = min(IDLE, args.jobs, round(IDLE_S * pace))
-    idle = None if args.short else stack.enter_context(idle_daemon(file, folder / "quiet"))
-    alone = submitted([idle], few, pace)["slurm1"]["took"] if idle else []
+    idle = None
+    if not args.short:
+        quiet = idle_daemon(file, folder / "quiet", own_host=args.own_hosts)
+        idle = stack.enter_context(quiet)
+    alone = Users([idle], few, pace).submitted()["slurm1"]["took"] if idle else []
     within_s = args.jobs * len(clusters) / args.rate
     kills = Kills(clusters, store, server, args.kills, within_s, args.seed)
+    users = Users(clusters, args.jobs, args.rate)
     before_s = spent_s(clusters, server)
     with Collections(clusters, store, at_once=server is not None):
         kills.start()
-        results = submitted(clusters, args.jobs, args.rate)
+        results = users.submitted()
         kills.join()
         time.sleep(2.0)  # what the daemons have to write
     after_s = spent_s(clusters, server)
     answered = [ask(c.socket, b'{"v":1,"op":"status"}\n')["answer_us"] for c in clusters]
-    alone += submitted([idle], few, pace)["slurm1"]["took"] if idle else []
+    alone += Users([idle], few, pace).submitted()["slurm1"]["took"] if idle else []
     took = [t for r in results.values() for t in r["took"]]
     wall_s = max(r["wall_s"] for r in results.values())
     (p50, p99), (idle_p50, idle_p99) = quantiles(took), quantiles(alone or took)
@@ -625,6 +663,7 @@ def day(args: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, A
         "jobs": args.jobs,
         "history": args.history,
         "models": args.models,
+        "own_hosts": args.own_hosts,
         "rate": len(took) / wall_s,
         "times_a_day": len(took) / wall_s / (len(clusters) * A_DAY / 86400),
         "unanswered": sum(r["unanswered"] for r in results.values()),
@@ -654,7 +693,7 @@ def show(found: dict[str, Any]) -> None:
         f"{found['store']}: {found['clusters']} clusters, {found['jobs']} jobs each beside"
         f" {found['history']} of the last 30 days, {found['models']} models;"
         f" {found['rate']:.0f} submissions a second, {found['times_a_day']:.1f} times {A_DAY:,} a"
-        " day on each"
+        f" day on each{', daemons as on hosts of their own' if found['own_hosts'] else ''}"
     )
     kept = found["kept"]
     print(
@@ -709,6 +748,9 @@ def main() -> None:
     parser.add_argument("--history", type=int, default=10_000, help="jobs of the last 30 days")
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--short", action="store_true", help="only count; time nothing beside it")
+    parser.add_argument(
+        "--own-hosts", action="store_true", help="daemons and users wait for no processor (root)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, help="where built stores stay (default: nowhere)")
     parser.add_argument("--json", action="store_true")

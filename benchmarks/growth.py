@@ -43,6 +43,7 @@ from year import Accounting, records
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.option import Option, pack_options
+from advisor.derive.histories import derive_histories
 from advisor.loop.collect import collect
 from advisor.loop.day_sums import sum_days
 from advisor.schedulers.base import JobRecord
@@ -123,6 +124,7 @@ def build(path: Path, jobs: int, models: int) -> None:
     _multiply(draft, jobs, fresh)
     with Writer(draft) as writer:  # as the collections of those days did
         sum_days(writer, math.inf)
+        derive_histories(writer, lambda: False)
     with closing(sqlite3.connect(draft)) as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     path.with_suffix(".sacct").write_text(sacct_rows(fresh))

@@ -292,14 +292,14 @@ class StoreConnection:
             raise faults.translate(error, self.path) from error
 
     def _copy_database(self, left_out: Collection[str], target: Path) -> None:
-        from advisor.store.table_rows import fill
+        from advisor.store.table_rows import fill, tables
 
         with closing(sqlite3.connect(target, isolation_level=None)) as copy, self.one_moment():
             copy.execute("PRAGMA journal_mode = OFF")
             copy.execute("PRAGMA synchronous = OFF")
             copy.executescript(share("db/schema.sql").read_text(encoding="utf-8"))
             copy.execute("BEGIN")
-            fill(self._connection, copy, left_out)
+            fill(self._connection, copy, tables(left_out))
             copy.execute("COMMIT")
 
     def _file(self) -> sqlite3.Connection:

@@ -136,13 +136,17 @@ def tables() -> dict[str, SchemaTable]:
     """Return the tables of the schema in an order in which each follows those it refers to."""
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(share("db/schema.sql").read_text(encoding="utf-8"))
-        made = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
-        names = dict(db.execute(made).fetchall())
-        unordered = {name: _table(db, name, sql) for name, sql in names.items()}
-        targets = {
-            name: {row[2] for row in db.execute(f"PRAGMA foreign_key_list({name})")}
-            for name in names
-        }
+        return tables_of(db)
+
+
+def tables_of(db: sqlite3.Connection) -> dict[str, SchemaTable]:
+    """Return a file's tables in an order in which each follows those it refers to."""
+    made = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
+    names = dict(db.execute(made).fetchall())
+    unordered = {name: _table(db, name, sql) for name, sql in names.items()}
+    targets = {
+        name: {row[2] for row in db.execute(f"PRAGMA foreign_key_list({name})")} for name in names
+    }
     ordered: dict[str, SchemaTable] = {}
     while len(ordered) < len(unordered):
         ordered |= {n: t for n, t in unordered.items() if targets[n] <= ordered.keys()}

@@ -9,17 +9,21 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+from collections.abc import Iterable, Mapping
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from advisor.database import DatabaseAddress
 from advisor.drafts import draft
 from advisor.errors import MovedStoreError, RefusedError, StoreError
+from advisor.paths import share
 from advisor.store import dialect, faults, follow, moved
 from advisor.store import rows as _rows
 from advisor.store.port import Database
 from advisor.store.reader import Reader
+from advisor.store.schema import apply_added
 from advisor.store.table_rows import fill, table_rows, tables
 from advisor.store.writer import Writer
 
@@ -62,7 +66,7 @@ def _move(source: Path, target: Path, number: str) -> Moved:
     at = _rows.now()
     with Writer(source) as writer, writer.transaction() as db:
         if isinstance(source, DatabaseAddress):  # who writes a decision holds no other lock
-            names = ", ".join(f'"{name}"' for name, _ in tables(_MIGRATIONS))
+            names = ", ".join(f'"{name}"' for name in _moved_tables(db))
             db.execute(f"LOCK TABLE {names} IN SHARE MODE")
         if isinstance(target, DatabaseAddress):
             copied = _into_database(db, source, target, number, at)
@@ -87,17 +91,16 @@ def _into_database(
             postgresql.drop(db)
             postgresql.make(db)
         _check_empty(db, address)
-        rows = {}
-        for name, table in tables(_MIGRATIONS):
-            rows[name] = db.copy_in(name, table.stored, table_rows(source, name, table))
-        postgresql.continue_numbers(db)
-        _compare(source, db, address)
+        with_rows = _moved_tables(source)
+        _add_tables(db, with_rows)
+        for name, table in with_rows.items():
+            db.copy_in(name, table.stored, table_rows(source, name, table))
+        postgresql.continue_numbers(db, with_rows)
+        rows = _compare(source, db, address, with_rows)
         if number:
             moved.mark_arriving(db, number, place, at)
         db.execute("COMMIT")
-    known = dialect.tables()
-    others = source.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    return Moved(rows, tuple(sorted(row[0] for row in others if row[0] not in known)))
+    return Moved(rows, _left(source, with_rows))
 
 
 def _into_file(source: Database, place: Path, target: Path, number: str, at: str) -> Moved:
@@ -109,7 +112,8 @@ def _into_file(source: Database, place: Path, target: Path, number: str, at: str
                 f"{target}: there is a file already", hint="move it away, or name another one"
             )
         with draft(target.parent, target.name) as partial:
-            rows = _fill(source, partial, target)
+            with_rows = _moved_tables(source)
+            rows = _fill(source, partial, target, with_rows)
             if number:
                 with closing(sqlite3.connect(partial)) as copy, copy:
                     moved.mark_arriving(copy, number, place, at)
@@ -119,13 +123,50 @@ def _into_file(source: Database, place: Path, target: Path, number: str, at: str
         raise StoreError(f"{target}: the store cannot be made: {error.strerror}") from None
     except sqlite3.Error as error:
         raise faults.translate(error, target) from error
-    return Moved(rows, ())
+    return Moved(rows, _left(source, with_rows))
 
 
-def _fill(source: Database, partial: Path, target: Path) -> dict[str, int]:
+def _fill(
+    source: Database, partial: Path, target: Path, with_rows: Mapping[str, dialect.SchemaTable]
+) -> dict[str, int]:
     with Writer(partial) as copy, copy.transaction() as db:
-        fill(source, db, _MIGRATIONS)
-        return _compare(source, db, target)
+        _add_tables(db, with_rows)
+        fill(source, db, with_rows)
+        return _compare(source, db, target, with_rows)
+
+
+def _moved_tables(source: Database) -> dict[str, dialect.SchemaTable]:
+    """Return the tables whose rows are moved: the schema's, and what packages added to them."""
+    there = set(_table_names(source))
+    added = {name: table for name, table in added_tables().items() if name in there}
+    return tables(_MIGRATIONS) | added
+
+
+@cache
+def added_tables() -> dict[str, dialect.SchemaTable]:
+    """Return the tables that the packages which are installed here add to the schema's."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(share("db/schema.sql").read_text(encoding="utf-8"))
+        apply_added(db)
+        found = dialect.tables_of(db)
+    return {name: table for name, table in found.items() if name not in dialect.tables()}
+
+
+def _add_tables(target: Database, with_rows: Mapping[str, dialect.SchemaTable]) -> None:
+    """Make the tables of packages, where some are moved."""
+    if not with_rows.keys() <= dialect.tables().keys():
+        apply_added(target)
+
+
+def _left(source: Database, with_rows: Mapping[str, dialect.SchemaTable]) -> tuple[str, ...]:
+    """Return the tables of packages that are not installed here."""
+    known = {*with_rows, *_MIGRATIONS}
+    return tuple(sorted(name for name in _table_names(source) if name not in known))
+
+
+def _table_names(db: Database) -> list[str]:
+    made = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    return [row[0] for row in db.execute(made).fetchall()]
 
 
 def _is_remains(target: Path, source: Path) -> bool:
@@ -150,7 +191,7 @@ def _sync(folder: Path) -> None:
 
 
 def _check_empty(db: Database, target: Path) -> None:
-    for name, _ in tables(_MIGRATIONS):
+    for name in tables(_MIGRATIONS):
         if db.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() is not None:
             raise RefusedError(
                 f"{target}: there is a store already",
@@ -158,10 +199,12 @@ def _check_empty(db: Database, target: Path) -> None:
             )
 
 
-def _compare(source: Database, copy: Database, target: Path) -> dict[str, int]:
+def _compare(
+    source: Database, copy: Database, target: Path, names: Iterable[str]
+) -> dict[str, int]:
     """Return how many rows each table has. Raises StoreError where the two differ."""
     counts = {}
-    for name, _ in tables(_MIGRATIONS):
+    for name in names:
         sql = f"SELECT count(*) FROM {name}"
         counts[name], copied = (db.execute(sql).fetchone()[0] for db in (source, copy))
         if counts[name] != copied:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -438,7 +438,11 @@ def make(connection: PostgresConnection) -> None:
         if _applied(connection) is None:
             connection.script(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
             connection.script(dialect.schema())
-            _note_applied(connection, MIGRATIONS)
+            connection.executemany(
+                "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
+                " VALUES ('advisor', ?, CAST(now() AS text))",
+                [(name,) for name in MIGRATIONS],
+            )
         if not inner:
             connection.execute("COMMIT")
     except BaseException:
@@ -447,11 +451,26 @@ def make(connection: PostgresConnection) -> None:
         raise
 
 
-class _Steps:
-    """What the steps of db/migrations.py ask of their database, said to PostgreSQL."""
+class Steps:
+    """What sqlite-utils' Migrations and their steps ask of a database, said to PostgreSQL.
+
+    Steps run in the caller's transaction and make tables by ``execute``.
+    """
 
     def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
+
+    def __getitem__(self, table: str) -> _AppliedSteps:
+        if table != "_sqlite_migrations":
+            raise StoreError(
+                f"{self._connection.address}: a step asks for table {table} as sqlite-utils has it",
+                hint="steps of a store in PostgreSQL make and change tables by db.execute(SQL)",
+            )
+        return _AppliedSteps(self._connection)
+
+    def atomic(self) -> AbstractContextManager[None]:
+        """Return the transaction of one step: the caller's."""
+        return nullcontext()
 
     def execute(self, sql: str, values: Any = ()) -> PostgresCursor | None:
         """Run one statement, which is written as for SQLite."""
@@ -461,6 +480,36 @@ class _Steps:
             self._connection.script(dialect.definition(sql))
             return None
         return self._connection.execute(sql.removesuffix(";"), values)
+
+
+class _AppliedSteps:
+    """The table of the steps that were applied, as sqlite-utils' Migrations ask for it."""
+
+    pks: ClassVar = ["id"]
+
+    def __init__(self, connection: PostgresConnection) -> None:
+        self._connection = connection
+
+    def exists(self) -> bool:
+        """Tell that it is there: it is made with the store."""
+        return True
+
+    def rows_where(
+        self, where: str, values: Sequence[str], order_by: str
+    ) -> list[Mapping[str, str]]:
+        """Return rows, which are numbered by their ``id``."""
+        order_by = "id" if order_by == "rowid" else order_by
+        sql = "SELECT name, applied_at FROM _sqlite_migrations"
+        rows = self._connection.execute(f"{sql} WHERE {where} ORDER BY {order_by}", values)
+        return [{"name": row[0], "applied_at": row[1]} for row in rows]
+
+    def insert(self, row: Mapping[str, str]) -> None:
+        """Note a step."""
+        self._connection.execute(
+            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
+            " VALUES (:migration_set, :name, :applied_at)",
+            row,
+        )
 
 
 def _upgrade(connection: PostgresConnection) -> None:
@@ -473,30 +522,19 @@ def _upgrade(connection: PostgresConnection) -> None:
     try:
         check_opened(connection, connection.address)
         applied = _applied(connection) or set()
-        if pending := [name for name in MIGRATIONS if name not in applied]:
-            steps = load_steps()
+        if any(name not in applied for name in MIGRATIONS):
             connection.script(dialect.FUNCTIONS)
-            for name in pending:
-                getattr(steps, name)(_Steps(connection))
-            _note_applied(connection, pending)
-            continue_numbers(connection)
+            load_steps().migrations.apply(Steps(connection))
+            continue_numbers(connection, dialect.tables())
         connection.execute("COMMIT")
     except BaseException:
         connection.rollback()
         raise
 
 
-def _note_applied(connection: PostgresConnection, names: Sequence[str]) -> None:
-    connection.executemany(
-        "INSERT INTO _sqlite_migrations (migration_set, name, applied_at)"
-        " VALUES ('advisor', ?, CAST(now() AS text))",
-        [(name,) for name in names],
-    )
-
-
-def continue_numbers(connection: Database) -> None:
-    """Have new rows of every table get numbers behind those that are there."""
-    for name, table in dialect.tables().items():
+def continue_numbers(connection: Database, tables: Mapping[str, dialect.SchemaTable]) -> None:
+    """Have new rows of these tables get numbers behind those that are there."""
+    for name, table in tables.items():
         if column := "id" if table.numbered else "rowid" if table.rowids else "":
             number = f"CAST(pg_get_serial_sequence('{name}', '{column}') AS regclass)"
             connection.execute(

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from advisor import paths, plugins
-from advisor.errors import StoreError
 from advisor.store.port import Database
 from advisor.store.versions import MIGRATIONS, load_steps
 
@@ -33,22 +32,24 @@ def apply_added(connection: Database) -> None:
     """Apply what is pending of the tables that packages add, in the caller's transaction.
 
     They are entry points of the group ``advisor.migrations``: sqlite-utils ``Migrations`` with a
-    name of their own. Whoever writes such tables asks for them: no other writer waits for that, or
-    fails for a package. Raises StoreError for a store that is no file.
+    name of their own, whose steps make tables by ``db.execute``, so that PostgreSQL has them, too.
+    Whoever writes such tables asks for them: no other writer waits for that, or fails for a
+    package.
     """
-    if not isinstance(connection, sqlite3.Connection):
-        raise StoreError(
-            "tables of packages are kept in a store that is a file", hint="name one with --db FILE"
-        )
     for name in plugins.names("migrations"):
         plugins.load("migrations", name).apply(_database(connection))
 
 
-def _database(connection: sqlite3.Connection) -> Any:
-    with _without_modules("numpy", "pandas"):
-        from sqlite_utils import Database
+def _database(connection: Database) -> Any:
+    if not isinstance(connection, sqlite3.Connection):
+        from advisor.store.postgresql import PostgresConnection, Steps
 
-    return Database(connection, recursive_triggers=False, execute_plugins=False)
+        assert isinstance(connection, PostgresConnection)
+        return Steps(connection)
+    with _without_modules("numpy", "pandas"):
+        from sqlite_utils import Database as File
+
+    return File(connection, recursive_triggers=False, execute_plugins=False)
 
 
 def make_from_text(path: Path) -> None:

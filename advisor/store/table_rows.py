@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from advisor.store import dialect
 from advisor.store.port import Database, each_row
@@ -11,11 +11,10 @@ _LAST = ("days",)
 """Tables that others' triggers empty."""
 
 
-def tables(left_out: Collection[str] = ()) -> Iterator[tuple[str, dialect.SchemaTable]]:
-    """Yield the tables of the schema in the order in which they are filled, but for some."""
+def tables(left_out: Collection[str] = ()) -> dict[str, dialect.SchemaTable]:
+    """Return the tables of the schema in the order in which they are filled, but for some."""
     by_name = {n: t for n, t in dialect.tables().items() if n not in left_out}
-    for name in sorted(by_name, key=lambda name: name in _LAST):
-        yield name, by_name[name]
+    return {name: by_name[name] for name in sorted(by_name, key=lambda name: name in _LAST)}
 
 
 def table_rows(db: Database, name: str, table: dialect.SchemaTable) -> Iterator[tuple[object, ...]]:
@@ -25,9 +24,9 @@ def table_rows(db: Database, name: str, table: dialect.SchemaTable) -> Iterator[
     yield from map(tuple, each_row(db, f"SELECT {columns} FROM {name} ORDER BY {order}"))
 
 
-def fill(source: Database, copy: Database, left_out: Collection[str] = ()) -> None:
-    """Copy all rows into empty tables of the same names, but for those of some tables."""
-    for name, table in tables(left_out):
+def fill(source: Database, copy: Database, filled: Mapping[str, dialect.SchemaTable]) -> None:
+    """Copy all rows of these tables into empty ones of the same names."""
+    for name, table in filled.items():
         columns = ", ".join(f'"{column}"' for column in table.stored)
         marks = ", ".join("?" * len(table.stored))
         sql = f"INSERT INTO {name} ({columns}) VALUES ({marks})"

@@ -37,13 +37,16 @@ from advisor.store.clusters import take_in
 from advisor.store.dialect import tables, translated
 from advisor.store.journal import Journal
 from advisor.store.move import move
+from advisor.store.postgresql import PostgresConnection, Steps
 from advisor.store.reader import Reader
 from advisor.store.stale import stale
 from advisor.store.versions import MIGRATIONS
 from advisor.store.writer import Writer, outcome_row
+from advisor_lab.profile.store import ProfileFile, profile_files, save_profile_files
 from tests import postgresql
 from tests.contract.test_collect import accounting, job, row, stamps
 from tests.contract.test_serve import DECIDE, ask, fill, place, start
+from tests.profiled import grid_profile, write_runs
 from tests.unit.stored import decision as stored_decision
 from tests.unit.stored import save
 from tests.waiting import wait_for
@@ -148,8 +151,25 @@ CALLS = {
     ],
     "collect": ["collect --scheduler local", "collect --spool"],
     "train": ["train cg-solver --threads 4 --dry-run -- true"],
-    "profile": ["lab profile show grid"],
+    "profile": [
+        "lab profile show grid",
+        "lab profile import runs",
+        "lab profile classify grid --method communication",
+        "lab profile fit grid --setup setup.yaml",
+        "lab profile show grid",
+        "lab profile adjust grid --exclude NPC=16,SIZE=24",
+        "lab profile extrapolate grid --at NPC=64 --at SIZE=96 --output predicted",
+        "lab profile history grid",
+        "lab profile redo grid 2",
+    ],
 }
+
+
+GRIDS = ((3, 3), (4, 4), (5, 5), (6, 6))
+PROFILES = """
+complexity: {NThreads: [sqrt(NPC), NPC], default: {SIZE: [x, x^2], NPC: [x]}}
+metrics: {NThreads: {}, LSys: {}}
+"""
 
 
 @pytest.mark.parametrize("verb", CALLS)
@@ -171,6 +191,9 @@ def test_every_verb_answers_the_same_of_both(
     Path("job.sh").write_text("#!/bin/sh\n#SBATCH --nodes=1\nsrun ./cg-solver\n")
     Path("policy.yaml").write_text("version: 1\nmode: observe\n")
     Path("site.yaml").write_text("version: 1\ndefault_partition: batch\n")
+    Path("setup.yaml").write_text(PROFILES)
+    profiled = [grid_profile(lengths, size) for lengths in GRIDS for size in (24, 48, 72)]
+    write_runs(Path("runs"), profiled)
     names = some(both[0])
     for call in CALLS[verb]:
         words = [names.get(word, word) for word in call.split()]
@@ -228,6 +251,42 @@ def test_a_move_and_back_changes_nothing(
                 columns = ", ".join(f'"{c}"' for c in table.stored)
                 sql = f"SELECT {columns} FROM {name} ORDER BY {', '.join(table.key)}"
                 assert [*map(tuple, one.rows(sql))] == [*map(tuple, other.rows(sql))], name
+
+
+def test_what_packages_added_is_moved_along(
+    both: tuple[Path, DatabaseAddress],
+    server: postgresql.Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the package is installed; else its tables stay, and that is said."""
+    file, back, run = both[0], tmp_path / "back.db", ProfileFile("train", {"n": 1.0}, "f", "d", b"")
+    with Writer(file) as writer:
+        save_profile_files(writer, "app", [run], by="ann")
+    database = server.database()
+    assert move(file, database).rows["profiled_runs"] == 1
+    with Writer(database) as writer:
+        save_profile_files(writer, "app", [replace(run, digest="other")], by="ann")
+    assert move(database, back).rows["profiled_runs"] == 2
+    with Reader(back) as reader:
+        assert profile_files(reader, "app") == [run, replace(run, digest="other")]
+    for source, target in ((file, server.database()), (database, tmp_path / "without.db")):
+        monkeypatch.setattr("advisor.store.move.added_tables", dict)
+        moved = move(source, target)
+        assert "profiled_runs" not in moved.rows
+        assert moved.left == ("profile_steps", "profiled_runs")
+
+
+def test_a_step_of_a_package_that_postgresql_cannot_take_is_named(
+    both: tuple[Path, DatabaseAddress],
+) -> None:
+    with (
+        pytest.raises(StoreError, match="a step asks for table mine as sqlite-utils has it"),
+        Writer(both[1]) as writer,
+        writer.transaction() as db,
+    ):
+        assert isinstance(db, PostgresConnection)
+        Steps(db)["mine"].exists()
 
 
 def test_a_move_replaces_no_store(both: tuple[Path, DatabaseAddress]) -> None:

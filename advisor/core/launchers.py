@@ -135,7 +135,9 @@ SUBMITS = frozenset({"sbatch", "qsub", "salloc", "bsub", "msub", "qresub", "scro
 _SYSTEM_FILE = re.compile(
     r"/(etc|usr|opt|lib|sw|apps|software|cvmfs|cm|bgfs|nopt)/\S*|(\S*/)?(de)?activate|\S*/(setvars\.sh|"
     r"profile\.d/\S+|setup-env\.sh|(compiler|icc|ifort|mkl|mpi|tbb)?vars\.sh|GMXRC|init/(ba)?sh)|"
-    r"~?/?\.(bashrc|bash_profile|profile)|\S*/\.(bashrc|bash_profile|profile)|\S*/OpenFOAM\S*/etc/bashrc"
+    r"~?/?\.(bashrc|bash_profile|profile)|\S*/\.(bashrc|bash_profile|profile)|"
+    # folder by folder: a long word is looked at once
+    r"\S*/OpenFOAM[^\s/]*+(/[^\s/]*+)?/etc/bashrc"
 )
 _HOOK = re.compile(r"\$\((\S*(conda|mamba|micromamba) shell|ssh-agent|modulecmd)\b[^;|&]*\)")
 

@@ -154,6 +154,8 @@ class Reach:
     """It starts some program by srun, as far as is read."""
     openmp: bool = False
     """It sets OMP_NUM_THREADS or asks for several cores a task."""
+    sets_threads: bool = False
+    """It sets OMP_NUM_THREADS itself."""
     reason: str = ""
     detail: str = ""
     why: Mapping[str, str] = field(default_factory=dict)
@@ -270,7 +272,11 @@ class Pose:
             n_train=12,
             stats={
                 "gpus_metered": True,  # what it saves is of the whole node, GPUs and all
-                **({"threads_unset": [shape]} if self.measured else {}),
+                **(
+                    {key: [shape] for key in ("threads_unset", "threads_of_cores")}
+                    if self.measured
+                    else {}
+                ),
             },
             options_blob=pack_options(options),
             created_at="",
@@ -340,7 +346,8 @@ def _at_submission(
     language = translator(scheduler)
     payload = payload_of(path, user="root", scheduler=scheduler)
     payload |= {"hook": "explain", "choices": "", "env": {}}
-    reach = Reach(name, scheduler, openmp=OPENMP.search(str(payload["script"])) is not None)
+    sets = OPENMP.search(str(payload["script"])) is not None
+    reach = Reach(name, scheduler, openmp=sets, sets_threads=sets)
     try:
         request = language.parse_request(payload, user="someone", uid=1000, choices={})
     except ValueError as error:
@@ -616,6 +623,7 @@ def reaches(scripts: Scripts, pose: Pose, most: int) -> list[Reach]:
 def report(answers: Sequence[Reach], scripts: Scripts, pose: Pose) -> dict[str, Any]:
     """Return the JSON form: counts of scripts, and what of the advice reaches each."""
     hybrid = [a for a in answers if a.openmp]
+    kept = [a for a in hybrid if not a.threads]
     counts = {kind: sum(getattr(a, kind) for a in answers) for kind in (*KINDS, "any", *WAYS)}
     return {
         "schema": "advisor/reach/1",
@@ -631,6 +639,12 @@ def report(answers: Sequence[Reach], scripts: Scripts, pose: Pose) -> dict[str, 
         "hybrid_threads": sum(a.threads for a in hybrid),
         "srun": sum(a.srun for a in answers),
         "hybrid_srun": sum(a.srun for a in hybrid),
+        "hybrid_kept": {
+            who: _most_common(
+                a.why.get("threads", a.reason) for a in kept if a.sets_threads == sets
+            )
+            for who, sets in (("set", True), ("unset", False))
+        },
         "reasons": _most_common(a.reason for a in answers if a.reason),
         "reasons_by": {
             kind: _most_common(a.why[kind] for a in answers if kind in a.why) for kind in ADVICE
@@ -665,7 +679,8 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
     yield _share("hybrid_srun", result["hybrid_srun"], hybrid) + " of these"
     yield _share("srun", result["srun"], scripts)
     yield ""
-    columns = {"no advice at all": result["reasons"], **result["reasons_by"]}
+    kept = {f"hybrid, {who}": codes for who, codes in result["hybrid_kept"].items()}
+    columns = {"no advice at all": result["reasons"], **result["reasons_by"], **kept}
     yield f"{'first reason against':<24}" + "".join(f"{name:>18}" for name in columns)
     codes: Counter[str] = sum((Counter(c) for c in columns.values()), Counter())
     for code, _ in codes.most_common():

@@ -12,4 +12,5 @@ def as_measured(options: Iterable[Option]) -> dict[str, Any]:
     """Return the stats of a model of these options: a run was counted at each, GPUs metered."""
     places = (o.configuration for o in options)
     shapes = {(c.nodes, c.ranks_per_node, c.threads_per_node) for c in places}
-    return {"threads_unset": [list(shape) for shape in sorted(shapes)], "gpus_metered": True}
+    unset = [list(shape) for shape in sorted(shapes)]
+    return {"threads_unset": unset, "threads_of_cores": unset, "gpus_metered": True}

@@ -91,7 +91,7 @@ LIGHT = frozenset(
     tee test touch tr trap true truncate tty type typeset ulimit umask unalias uname uniq unset
     unzip uptime users vmstat wait wc which who whoami whereis xz zcat zip bzip2 bunzip2 sbcast
     nvidia-smi rocm-smi lscpu nproc numastat getconf jq ldd lfs uuidgen seff qstat pbsnodes
-    deactivate clean_scratch curl wget rsync scp svnversion
+    deactivate clean_scratch generate_pbs_nodefile curl wget rsync scp svnversion
     """.split()  # noqa: SIM905
 )
 """Commands that use no cores worth speaking of and start no others; see :func:`is_light`."""
@@ -103,12 +103,22 @@ _LIGHT_OF_FIND = frozenset(
 )
 """What ``find -exec`` may run."""
 _SUBCOMMANDS = {
-    "conda": {"activate", "deactivate", "info", "shell.bash", "shell.posix", "env", "list"},
+    "conda": {
+        "activate",
+        "deactivate",
+        "init",
+        "config",
+        "info",
+        "shell.bash",
+        "shell.posix",
+        "env",
+        "list",
+    },
     "mamba": {"activate", "deactivate", "info", "shell", "list"},
     "micromamba": {"activate", "deactivate", "info", "shell", "list"},
     "spack": {"load", "unload", "env", "find", "location"},
     "scontrol": {"show", "ping"},
-    "git": {"rev-parse", "describe", "log", "status", "show"},
+    "git": {"rev-parse", "describe", "log", "status", "show", "clone", "checkout", "pull", "fetch"},
     "env": set[str](),
     "find": None,
     "exec": None,
@@ -125,7 +135,9 @@ SUBMITS = frozenset({"sbatch", "qsub", "salloc", "bsub", "msub", "qresub", "scro
 _SYSTEM_FILE = re.compile(
     r"/(etc|usr|opt|lib|sw|apps|software|cvmfs|cm|bgfs|nopt)/\S*|(\S*/)?(de)?activate|\S*/(setvars\.sh|"
     r"profile\.d/\S+|setup-env\.sh|(compiler|icc|ifort|mkl|mpi|tbb)?vars\.sh|GMXRC|init/(ba)?sh)|"
-    r"~?/?\.(bashrc|bash_profile|profile)|\S*/\.(bashrc|profile)"
+    r"~?/?\.(bashrc|bash_profile|profile)|\S*/\.(bashrc|bash_profile|profile)|"
+    # folder by folder: a long word is looked at once
+    r"\S*/OpenFOAM[^\s/]*+(/[^\s/]*+)?/etc/bashrc"
 )
 _HOOK = re.compile(r"\$\((\S*(conda|mamba|micromamba) shell|ssh-agent|modulecmd)\b[^;|&]*\)")
 

@@ -243,6 +243,24 @@ def unset_kept(variables: Sequence[str], configuration: Configuration, filled: o
     return f"{' and '.join(variables)} unset, and no run measured so used {used} a rank"
 
 
+def states_what_it_has(
+    request: JobRequest,
+    configuration: Configuration,
+    node_types: Sequence[NodeType],
+    use: ScriptUse,
+) -> bool:
+    """Tell whether the cores a task that a job with whole nodes states are just all that it has.
+
+    ``-c 28`` on nodes of 28 CPUs then says no more of the program's threads than no ``-c`` at all.
+    Not where the script counts its cores itself, and not where srun starts the program: there its
+    step tells how many threads it has (:mod:`advisor.core.step_plan`).
+    """
+    if request.kind != "batch" or use.launcher == "srun" or use.cores:
+        return False
+    cpus = {t.cores * t.threads_per_core for t in node_types}
+    return cpus == {configuration.threads_per_node}
+
+
 def bound(request: JobRequest, *axes: str) -> str:
     """Return what binds one of these axes whatever the policy says, "" if nothing does."""
     return next((f"{request.binds[a]} binds it" for a in axes if a in request.binds), "")

@@ -17,6 +17,7 @@ from time import thread_time
 from advisor.core.launchers import (
     LAUNCHERS,
     NO_PROGRAMS,
+    SUBMITS,
     VALUE_IS_A_NAME,
     ends_at_once,
     is_light,
@@ -49,6 +50,15 @@ _LONG_VALUE = 60
 """Characters of a value that are shown."""
 _REMEMBERED_LENGTH = 16384
 """Characters of the longest script whose reading is remembered."""
+_LONG_EVALUATED = 4096
+"""Characters of what ``eval`` gets, where that is read."""
+_NOT_EVALUATED = ("$", "`", "<<", "\\", "{", "}")
+"""What in it is not read: substitutions, here-documents, braces, and what ends behind a line."""
+_NUMBER_OF_JOB = re.compile(
+    r"\$(?:SLURM_(?:JOB_?ID|ARRAY_(?:TASK|JOB)_ID|N(?:TASKS|NODES|PROCS)|JOB_NUM_NODES"
+    r"|NTASKS_PER_NODE|CPUS_PER_TASK|CPUS_ON_NODE)|PBS_(?:ARRAY_INDEX|NP))\b"
+)
+"""A variable of the scheduler's that holds a number, whatever its user named the job."""
 _LONG_LINE, _MANY_LINES = 1024, 100
 """Characters of an ``#ADVISOR`` line, and how many lines: shlex is slow."""
 _ADVISOR_LINE = re.compile(r"^#ADVISOR\b[ \t]*(.*)$", re.MULTILINE)
@@ -341,6 +351,8 @@ def _command(
         _builtin(raw_words[position:], variables, unresolved)
         return None
     words = [w for word in raw_words[position:] for w in variables.words(word)]
+    if words and words[0] == "eval":
+        words = _evaluated(words, variables, functions) or words
     words, maybe = _without_maybe(words)
     front = unwrap(words)
     words, wrappers, hidden = front.words, front.wrappers, front.hidden
@@ -398,6 +410,36 @@ def _command(
         unclear,
         before_launcher,
     )
+
+
+def _evaluated(
+    words: Sequence[str], variables: ShellValues, functions: frozenset[str]
+) -> list[str]:
+    """Return the words of the one program that ``eval`` starts, none where it may do anything else.
+
+    What it gets is read once more, as the shell does. So a value that is not known may be commands.
+    """
+    text = " ".join(words[1:])
+    known = _NUMBER_OF_JOB.sub("", text)
+    doubts = any(isinstance(w, Doubtful) and not _NUMBER_OF_JOB.search(w) for w in words)
+    if doubts or len(text) > _LONG_EVALUATED or any(sign in known for sign in _NOT_EVALUATED):
+        return []
+    inner = read_shell(text, variables.until)
+    raw_words = inner.commands[0].words if len(inner.commands) == 1 else ()
+    if inner.problem or inner.functions or inner.commands != (ShellCommand(raw_words),):
+        return []
+    program_words = [w for word in raw_words for w in variables.words(word)]
+    name = _base(program_words[0]) if program_words else ""
+    changes_shell = (
+        not name or assignment(program_words[0]) or program_words[0] in ALTERS or name in functions
+    )
+    if (
+        changes_shell
+        or is_light(program_words)
+        or not SUBMITS.isdisjoint(map(_base, program_words))
+    ):
+        return []
+    return program_words
 
 
 def _without_maybe(words: Sequence[str]) -> tuple[list[str], list[tuple[int, str]]]:

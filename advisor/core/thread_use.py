@@ -7,11 +7,11 @@ measured run with it unset used as many threads as the job is taken to use.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from advisor.core.codec import JsonForm
+from advisor.core.codec import JsonForm, wire
 from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 
@@ -30,10 +30,13 @@ class ThreadUse(JsonForm):
 
     ``unset``: no process that worked had one of the application's thread variables in its
     environment. ``threads`` has, of each process that worked, how many of its threads did.
+    ``knows_cores``: one of them had in its environment how many cores the job's request states for
+    a task. Programs that read it may start as many workers.
     """
 
     unset: bool
     threads: tuple[int, ...]
+    knows_cores: bool = field(default=False, metadata=wire(omit=True))
 
     def fills(self, c: Configuration) -> bool:
         """Tell whether, with the variables unset, each rank ran its share of the threads."""
@@ -45,25 +48,39 @@ class ThreadUse(JsonForm):
         if not isinstance(data, Mapping):
             return None
         unset, threads = data.get("unset"), data.get("threads")
-        if not isinstance(unset, bool) or not isinstance(threads, list):
+        knows = data.get("knows_cores", False)
+        if not (isinstance(unset, bool) and isinstance(knows, bool) and isinstance(threads, list)):
             return None
         if not 0 < len(threads) <= MOST_PROCESSES:
             return None
         # Not isinstance: true is an int, too.
         if not all(type(n) is int and n > 0 for n in threads):
             return None
-        return cls(unset, tuple(threads))
+        return cls(unset, tuple(threads), knows)
 
 
-def filled(runs: Iterable[Observation]) -> list[ThreadShape]:
+def unset_stats(runs: Sequence[Observation]) -> dict[str, list[list[int]]]:
+    """Return what a model's stats say of its runs with the variables unset.
+
+    ``threads_unset`` has where these stand for all the threads of a configuration, and
+    ``threads_of_cores`` where they did in runs that knew their cores a task.
+    """
+    return {
+        "threads_unset": [list(shape) for shape in filled(runs)],
+        "threads_of_cores": [list(shape) for shape in filled(runs, knows_cores=True)],
+    }
+
+
+def filled(runs: Iterable[Observation], *, knows_cores: bool = False) -> list[ThreadShape]:
     """Return where unset variables stand for all the threads of a configuration.
 
-    Of several runs there, the last counts (``runs`` are oldest first).
+    Of several runs there, the last counts (``runs`` are oldest first); with ``knows_cores`` of
+    those alone that did.
     """
     last: dict[ThreadShape, bool] = {}
     for run in runs:
         use = ThreadUse.from_dict(run.extra.get(KEY))
-        if use is not None and use.unset:
+        if use is not None and use.unset and (use.knows_cores or not knows_cores):
             last[_shape(run.configuration)] = use.fills(run.configuration)
     return sorted(shape for shape, as_assumed in last.items() if as_assumed)
 

@@ -14,7 +14,7 @@ from advisor.core.mark_front import place
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Option
 from advisor.core.program import joined
-from advisor.core.thread_use import filled
+from advisor.core.thread_use import unset_stats
 from advisor.core.units import format_change, format_count, format_freq
 from advisor.core.words import describe
 from advisor.models.adaptive import ADAPTIVE, is_quiet
@@ -49,11 +49,11 @@ class FitResult:
     ``stats`` is plain JSON: per response n_train, r2 (None: undefined), loo_rmse_pct (error of
     runs predicted without themselves; above 20 configurations without their tenth), sigma_pct,
     repeats; power's scatter alone; counts of options, confirmed, zone and front; the error limit;
-    ``threads_unset``, where a run with unset variables used all of its threads; ``method``, how the
-    runs' threads were set; the ``program`` they were made with, one entry a build (none where it
-    is not known). ``predicted`` holds the
-    options as the model alone sees them, for judging it: nothing measured has replaced a
-    prediction there.
+    ``threads_unset``, where a run with unset variables used all of its threads, and
+    ``threads_of_cores``, where one did that knew its cores a task; ``method``, how the runs'
+    threads were set; the ``program`` they were made with, one entry a build (none where it is not
+    known). ``predicted`` holds the options as the model alone sees them, for judging it: nothing
+    measured has replaced a prediction there.
     """
 
     options: tuple[Option, ...]
@@ -151,7 +151,7 @@ def fit_options(
         **rate_stats(runs.work, observations),
         **gpu_stats(observations),
         "program": programs,
-        "threads_unset": [list(shape) for shape in filled(observations)],
+        **unset_stats(observations),
         "notes": notes,
     }
     return FitResult(

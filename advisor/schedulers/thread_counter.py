@@ -29,14 +29,15 @@ _COMM = 15
 _COUNTER = r"""#!/bin/bash
 # MARK FILE VARIABLE...: looks again and again at the processes whose environment has the word MARK.
 # A line of FILE: ns of processor time of all of them, "set" where a VARIABLE is in the environment
-# of one that works, else "unset", and of each process that works how many of its threads do.
+# of one that works, else "cores" where one has the number of cores that its request states for a
+# task, else "unset", and of each process that works how many of its threads do.
 mark=$1 file=$2
 shift 2
 variables=$(IFS='|'; printf '%s' "$*")
 exec {never}<> <(:)  # to wait without a child
 
 look() {
-  local environ name stats=() ours=() given
+  local environ name stats=() ours=() given cores
   running=
   while IFS= read -r environ; do
     running=yes
@@ -47,7 +48,8 @@ look() {
   done < <(grep -slzFx -e "$mark" /proc/[0-9]*/environ)
   [ "${#ours[@]}" -gt 0 ] || return
   given=$(grep -slzE -e "^($variables)=" "${ours[@]}" | tr -d '\n')
-  grep -sH '' "${stats[@]}" | awk -v given="$given" '
+  cores=$(grep -slzE -e "^@CORES@=" "${ours[@]}" | tr -d '\n')
+  grep -sH '' "${stats[@]}" | awk -v given="$given" -v cores="$cores" '
     {
       split($0, path, "/")
       pid = path[3]
@@ -68,8 +70,9 @@ look() {
           if (thread[pid, i] * 100 >= most[pid]) working++
         line = line " " working
         if (index(given, "/proc/" pid "/environ")) set = 1
+        if (index(cores, "/proc/" pid "/environ")) knows = 1
       }
-      printf "%.0f %s%s\n", all, set ? "set" : "unset", line
+      printf "%.0f %s%s\n", all, set ? "set" : knows ? "cores" : "unset", line
     }' >> "$file"
 }
 
@@ -92,17 +95,24 @@ done
 """
 
 
-def write_counter(folder: Path) -> Path:
-    """Write the script into a folder and return it."""
+def write_counter(folder: Path, cores_variable: str = "") -> Path:
+    """Write the script into a folder and return it.
+
+    ``cores_variable`` tells a program how many cores its job's request states for a task, "" where
+    no variable of the scheduler does.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / NAME
     names = "|".join(sorted(name[:_COMM] for name in LAUNCHERS | _SHELLS))
-    write_whole(script, _COUNTER.replace("@STARTERS@", names), 0o700)
+    text = _COUNTER.replace("@STARTERS@", names).replace("@CORES@", cores_variable)
+    write_whole(script, text, 0o700)
     return script
 
 
 @contextmanager
-def counting(folder: Path, mark: str, file: Path, variables: Sequence[str]) -> Iterator[None]:
+def counting(
+    folder: Path, mark: str, file: Path, variables: Sequence[str], cores_variable: str = ""
+) -> Iterator[None]:
     """Count the threads of the processes on this machine that have ``mark``, until the end.
 
     Without ``variables`` nothing is counted, and where that cannot be done nothing is known.
@@ -110,7 +120,7 @@ def counting(folder: Path, mark: str, file: Path, variables: Sequence[str]) -> I
     if not variables:
         yield
         return
-    words = [str(write_counter(folder)), f"{MARK}={mark}", str(file), *variables]
+    words = [str(write_counter(folder, cores_variable)), f"{MARK}={mark}", str(file), *variables]
     nowhere = subprocess.DEVNULL
     try:
         counter = subprocess.Popen(words, stdin=nowhere, stdout=nowhere, stderr=nowhere)
@@ -141,11 +151,12 @@ def read_counts(path: Path) -> ThreadUse | None:
         return None
     looks: list[tuple[int, ThreadUse]] = []
     for line in complete.splitlines():
-        words = line.split()  # ns, set or unset, threads of each process
+        words = line.split()  # ns, set, cores or unset, threads of each process
         if len(words) < 3 or not all(w.isdecimal() for w in (words[0], *words[2:])):
             continue
         threads = sorted(map(int, words[2:]), reverse=True)
-        use = ThreadUse.from_dict({"unset": words[1] == "unset", "threads": threads})
+        state = {"unset": words[1] in ("unset", "cores"), "knows_cores": words[1] == "cores"}
+        use = ThreadUse.from_dict({**state, "threads": threads})
         if use is not None:
             looks.append((int(words[0]), use))
     most_ns = max((ns for ns, _ in looks), default=0)

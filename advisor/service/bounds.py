@@ -13,7 +13,14 @@ from advisor.core.inventory import NodeType
 from advisor.core.policy import NodeTypeChange
 from advisor.core.reasons import reason
 from advisor.core.request import JobRequest
-from advisor.core.requested_configuration import bound, cores_kept, threads_kept, unset_kept
+from advisor.core.requested_configuration import (
+    bound,
+    cores_kept,
+    states_what_it_has,
+    threads_kept,
+    unset_kept,
+)
+from advisor.core.thread_use import is_filled
 from advisor.schedulers.translators import translator
 from advisor.service.axes import axes_of, cap_kept
 from advisor.service.baseline import JobBaseline
@@ -57,7 +64,7 @@ def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclu
     once = _started_once(job, baseline)
     axes, axes_kept = axes_of(job, baseline.model)
     return Constraints(
-        request,
+        _without_its_own_cores(job, baseline),
         baseline.configuration,
         job.policy,
         job.snapshot.inventory,
@@ -83,6 +90,23 @@ def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclu
         use=use,
         as_written_s=(baseline.row.time_s, baseline.row.time_hi_s),
     )
+
+
+def _without_its_own_cores(job: UnderstoodJob, baseline: JobBaseline) -> JobRequest:
+    """Return the request without its word on threads where that only says what the job has.
+
+    A program that reads how many cores its task has may start as many workers. So a run that knew
+    them must have used all threads as one process a rank, or the site vouches for the program.
+    Where the scheduler itself sets the variable, it is never left unset.
+    """
+    request, asked = job.request, baseline.asked
+    filled = baseline.model.stats.get("threads_of_cores")
+    vouched = job.recognised.fills_cores or is_filled(filled, asked)
+    if not (baseline.whole and vouched) or translator(request.scheduler).SETS_THREADS:
+        return request
+    if not states_what_it_has(request, asked, job.node_types, job.use):
+        return request
+    return replace(request, explicit=request.explicit - {"threads"})
 
 
 def _caps_own_cores(job: UnderstoodJob, baseline: JobBaseline) -> bool:

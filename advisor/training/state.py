@@ -367,6 +367,7 @@ def _to_json(state: SweepState) -> dict[str, Any]:
             "program": dict(subject.program),
             "job_name": subject.request.job_name,
             "exclusive": subject.request.exclusive,
+            "explicit": sorted(subject.request.explicit),
             "options": dict(subject.options),
             "understood_options": {n: list(a) for n, a in subject.understood_options.items()},
             "environment_files": list(subject.environment_files),
@@ -432,6 +433,7 @@ def _subject(folder: Path, data: Mapping[str, Any], settings: SweepSettings) -> 
         request,
         job_name=data.get("job_name", request.job_name),  # the copy has another name
         exclusive=data.get("exclusive", request.exclusive),  # its partition may say so
+        explicit=frozenset(data.get("explicit", request.explicit)),
     )
     return replace(
         job,

@@ -16,7 +16,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.mark_front import place
 from advisor.core.observation import Observation, Quality
 from advisor.core.option import Z90, Option
-from advisor.core.thread_use import filled
+from advisor.core.thread_use import unset_stats
 from advisor.errors import InputError
 from advisor.models.ended_runs import without_refuted
 from advisor.models.failed_fast import without_failed_fast
@@ -88,7 +88,7 @@ def tabulate(observations: Sequence[Observation], *, error: float = 0.05) -> Fit
         "runs": len(observations),
         "method": method,
         **rate_stats(work, observations),
-        "threads_unset": [list(shape) for shape in filled(observations)],
+        **unset_stats(observations),
         "notes": notes,
     }
     return FitResult(placed, stats, len(placed), quality, NAME, notes, place(predicted, error))

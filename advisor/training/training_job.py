@@ -29,6 +29,7 @@ from advisor.core.requested_configuration import (
     fills_nodes,
     partition_of,
     possible_node_types,
+    states_what_it_has,
     threads_kept,
     use_of,
 )
@@ -231,6 +232,9 @@ def understand(
         request = replace(request, exclusive=True)  # what a PBS job says goes before its queue
     whole_nodes = scheduler == "local" or request.exclusive or fills_nodes(request, chosen, use)
     baseline = _baseline(request, chosen, use, local=scheduler == "local")
+    is_unset = whole_nodes and not language.SETS_THREADS
+    if is_unset and states_what_it_has(request, baseline, (chosen,), use):
+        request = replace(request, explicit=request.explicit - {"threads"})
     launcher = recognition.command.launcher if recognition.command else ""
     if not launcher and text is not None and _SRUN.search(text):
         launcher = "srun"  # called in a way that reading alone does not follow

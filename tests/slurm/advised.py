@@ -167,7 +167,8 @@ class AdvisedSite:
     def counted(self, application: str = "%", *, workers: int = 0) -> None:
         """Have an application's stored runs say what a sweep counts with variables unset.
 
-        All threads are used by the ranks themselves, or by `workers` processes of each rank.
+        All threads are used by the ranks themselves, whether or not they knew their cores, or by
+        `workers` processes of each rank.
         """
         runs = "workload_id IN (SELECT id FROM workloads WHERE application LIKE ?)"
         with sqlite3.connect(self.store) as store:
@@ -175,7 +176,7 @@ class AdvisedSite:
             for ranks, threads in store.execute(places + runs, (application,)).fetchall():
                 each = threads // ranks
                 by_rank = [1] + [max(1, each // workers)] * workers if workers else [each]
-                use = json.dumps({"unset": True, "threads": by_rank * ranks})
+                use = json.dumps({"unset": True, "threads": by_rank * ranks, "knows_cores": True})
                 store.execute(
                     "UPDATE observations SET extra = json_set(extra, '$.thread_use', json(?))"
                     f" WHERE ranks_per_node = ? AND threads_per_node = ? AND {runs}",

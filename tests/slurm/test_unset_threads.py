@@ -56,3 +56,20 @@ def test_a_pool_of_workers_keeps_its_threads_and_an_openmp_program_gets_fewer(
         threads = environment["OMP_NUM_THREADS"]
         assert printed["threads_per_node"] == threads and int(threads) < 28
         assert "threads-unset" not in codes
+
+
+def test_cores_that_are_all_of_the_node_are_no_choice_of_threads(site: AdvisedSite) -> None:
+    words = "--kernel stencil --scale 1.7"
+    options = ("-N 1", "-n 1", "-c 28", "--exclusive", "-p broadwell", "-t 10")
+    script = site.script("whole.sh", f"simapp {words}", *options, f"-o {site.folder}/%j.out")
+    site.advisor("train", script.name, "--scheduler", "slurm", "--yes", "--design", "uniform")
+    site.settle()
+    with Reader(site.store) as reader:
+        runs = [o.observation for o in reader.observations("simapp", words)]
+    counted = [o.extra["thread_use"] for o in runs if "thread_use" in o.extra]
+    assert counted[0] == {"unset": True, "threads": [28], "knows_cores": True}
+    job, printed = run(site, script)
+    decision = site.json("why", job)["decision"]
+    threads = decision["environment"]["OMP_NUM_THREADS"]
+    assert decision["rewrite"] == {}  # the request stays, and no step is there to cap
+    assert printed["threads_per_node"] == threads and int(threads) < 28

@@ -10,7 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from advisor.schedulers.thread_counter import MARK, write_counter
+import pytest
+
+from advisor.core.thread_use import ThreadUse
+from advisor.schedulers.thread_counter import MARK, counting, read_counts, write_counter
 
 
 def quick_counter(folder: Path) -> Path:
@@ -60,3 +63,28 @@ def test_it_ends_with_the_run_where_whoever_was_to_end_it_is_gone(tmp_path: Path
         run.wait()
     wait_until(lambda: not is_there(counter))
     assert {line.split(maxsplit=1)[1] for line in file.read_text().splitlines()} == {"unset 1"}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ThreadUse(unset=True, threads=(1,))),
+        ({"SLURM_CPUS_PER_TASK": "4"}, ThreadUse(unset=True, threads=(1,), knows_cores=True)),
+        ({"SLURM_CPUS_PER_TASK": "4", "N": "4"}, ThreadUse(unset=False, threads=(1,))),
+        ({"MY_SLURM_CPUS_PER_TASK": "4", "ON": "4"}, ThreadUse(unset=True, threads=(1,))),
+    ],
+)
+def test_it_says_whether_a_program_knows_its_cores(
+    tmp_path: Path, given: dict[str, str], expected: ThreadUse
+) -> None:
+    mark, file = tmp_path.name, tmp_path / "threads"
+    others = {n: v for n, v in os.environ.items() if n not in ("SLURM_CPUS_PER_TASK", "N", "ON")}
+    words = [sys.executable, "-P", "-c", "while True: pass"]
+    with counting(tmp_path, mark, file, ["N"], "SLURM_CPUS_PER_TASK"):
+        run = subprocess.Popen(words, env={**others, **given, MARK: mark})
+        try:
+            wait_until(lambda: read_counts(file) is not None)
+        finally:
+            run.kill()
+            run.wait()
+    assert read_counts(file) == expected

@@ -389,6 +389,22 @@ def test_whole_nodes_are_measured_by_variables_and_shared_ones_by_requests(
     assert subject(tmp_path, f"{lines}\nsrun ./cfd", gives_whole_nodes=bool).method == "variables"
 
 
+@pytest.mark.parametrize(
+    ("lines", "stated"),
+    [
+        ("#SBATCH --exclusive -n1 -c 28\n./cfd", False),
+        ("#SBATCH -N1 -n1 -c 28\n./cfd", False),
+        ("#SBATCH --exclusive -n1 -c 14\n./cfd", True),
+        ("#SBATCH --exclusive -n1 -c 28\nsrun ./cfd", True),
+        ("#SBATCH --exclusive -n1 -c 28\n./cfd $SLURM_CPUS_PER_TASK", True),
+    ],
+)
+def test_a_sweep_confirms_fewer_threads_where_its_job_states_just_what_it_has(
+    tmp_path: Path, lines: str, stated: bool
+) -> None:
+    assert ("threads" in subject(tmp_path, lines).request.explicit) == stated
+
+
 def test_a_job_that_the_advisor_leaves_alone_is_not_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,6 +184,16 @@ def test_a_finished_sweep_repeats_and_stores_nothing_when_run_again(world: World
         assert len(reader.observations("posed", "w")) == 8
 
 
+def test_a_sweep_keeps_what_its_site_made_of_the_request(world: World) -> None:
+    """Whole nodes of a partition, and that stated cores are no choice there."""
+    state = world.new(confirm=0)
+    request = replace(state.subject.request, exclusive=True, explicit=frozenset({"ranks"}))
+    state.subject = replace(state.subject, request=request)
+    state.save()
+    again = states.load(state.folder).subject.request
+    assert again.exclusive and again.explicit == request.explicit
+
+
 def test_a_killed_sweep_goes_on_where_it_was(world: World) -> None:
     """SIGKILL in the middle of a run: that run is made again, no finished one is."""
     state = world.new(confirm=0)

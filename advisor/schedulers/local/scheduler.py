@@ -39,6 +39,8 @@ from advisor.schedulers.this_machine import local_node_type
 from advisor.schedulers.thread_counter import MARK, counted, counting
 from advisor.schedulers.translators import translator
 
+_CORES = "SLURM_CPUS_PER_TASK"
+"""In which each run finds the threads of a rank, as in a job of Slurm's."""
 _SRUN = r"""#!/bin/bash
 # Stands in for srun on a machine without a scheduler: drops its options, runs the command.
 tasks=1
@@ -128,7 +130,7 @@ class Local(Scheduler):
             "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "ADVISOR": "off",
             **dict.fromkeys(threads_from, threads),
-            "SLURM_CPUS_PER_TASK": threads,
+            _CORES: threads,
             "SLURM_NTASKS": str(c.ranks_per_node),
             "SLURM_NPROCS": str(c.ranks_per_node),
             "SLURM_NTASKS_PER_NODE": str(c.ranks_per_node),
@@ -199,7 +201,7 @@ class Local(Scheduler):
             with (
                 self._cpufreq.capped(cap, job.folder / "cpufreq.json"),
                 watched,
-                counting(bin_folder, mark, counts, variables),
+                counting(bin_folder, mark, counts, variables, _CORES),
             ):
                 command = MeasuredCommand(
                     argv,

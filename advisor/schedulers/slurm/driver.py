@@ -22,7 +22,7 @@ from advisor.drafts import write_whole
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.command import interpreter
 from advisor.schedulers.early import driver_lines, role_of
-from advisor.schedulers.slurm.translator import AXES, array_task
+from advisor.schedulers.slurm.translator import AXES, FOLLOWS, array_task
 from advisor.schedulers.thread_counter import MARK, write_counter
 
 RunMode = Literal["steps", "wrap", "whole"]
@@ -260,7 +260,7 @@ def write_files(
         (job.folder / name).mkdir(parents=True, exist_ok=True)
     _write_program(job.folder / "bin" / "srun", _SHIM)
     _write_program(job.folder / "bin" / "epilog", _EPILOG)
-    write_counter(job.folder / "bin")
+    write_counter(job.folder / "bin", FOLLOWS["cpus-per-task"])
     driver = job.folder / "driver.sh"
     _write_program(driver, driver_text(job, due, metered=metered))
     return driver

@@ -59,6 +59,46 @@ def test_what_the_user_fixed_is_kept(
     assert code in codes(decision)
 
 
+WITHOUT_SRUN = ["./stencil", "mpirun ./stencil", "python stencil"]
+
+
+@pytest.mark.parametrize("line", WITHOUT_SRUN)
+@pytest.mark.parametrize("size", ["-N1 -n1 --exclusive -c 28", "-N1 -n1 -c 28"])
+def test_cores_that_are_all_of_the_nodes_are_no_choice_of_threads(
+    store: Writer, line: str, size: str
+) -> None:
+    script = f"#!/bin/bash\n{line}\n"
+    plain, stated = ask(store, "-N1 -n1 --exclusive", script), ask(store, size, script)
+    assert stated.environment == plain.environment == {"OMP_NUM_THREADS": "20"}
+    assert stated.rewrite == plain.rewrite == {}  # the request stays
+    policy(store, axes={"threads": "keep"})
+    assert not ask(store, size, script).environment
+
+
+@pytest.mark.parametrize(
+    ("size", "script"),
+    [
+        ("-N1 -n1 --exclusive -c 24", "./stencil"),  # fewer than the node has
+        ("-N1 -n1 --exclusive -c 28", "mpirun -np 1 ./stencil"),  # tasks of its own count
+        ("-N1 -n1 --exclusive -c 28", "srun ./stencil"),  # its step tells
+        ("-N1 -n1 --exclusive -c 28", "./stencil $SLURM_CPUS_PER_TASK"),
+        ("-N1 -n1 --exclusive -c 28", "W=${SLURM_CPUS_PER_TASK} ./stencil"),
+        ("-N1 -n1 --exclusive -c 28", "./stencil\n./stencil"),
+        ("-N1 -n1 --exclusive -c 28 -p mixed", "./stencil"),  # nodes of 28 or of 40 cores
+    ],
+)
+def test_cores_that_may_be_meant_as_threads_are_their_users_word(
+    store: Writer, size: str, script: str
+) -> None:
+    assert ask(store, size, f"#!/bin/bash\n{script}\n").environment == {}
+
+
+@pytest.mark.parametrize("kind", ["srun", "salloc"])
+def test_an_interactive_jobs_cores_are_its_users_word(store: Writer, kind: str) -> None:
+    decision = ask(store, "-N1 -n1 --exclusive -c 28", None, type=kind, argv=["./stencil"])
+    assert decision.environment == {}
+
+
 def test_an_explicit_frequency_is_a_cap_that_may_be_lowered_never_raised(store: Writer) -> None:
     decision = ask(store, "-N1 --exclusive --cpu-freq=1200000-1800000")
     if "cpu-freq" in decision.rewrite:

@@ -47,6 +47,14 @@ SEVERAL = {
     "out=$(srun ./stencil)": "script-not-understood",
     "source ./lib.sh\nsrun ./stencil": "several-steps",
     "eval $CMD\nsrun ./stencil": "several-steps",
+    "CMD='srun ./stencil'\neval $CMD\neval $OTHER": "several-steps",
+    "CMD='sbatch next.sh'\neval $CMD\nsrun ./stencil": "several-steps",
+    "CMD='export OMP_NUM_THREADS=1'\neval $CMD\nsrun ./stencil": "several-steps",
+    "CMD='srun ./mesh'\neval $CMD\nsrun ./stencil": "several-steps",
+    "for i in 1 2; do CMD='srun ./stencil'; eval $CMD; done": "loop-of-steps",
+    "conda install x\nsrun ./stencil": "several-steps",
+    "git bisect run make\nsrun ./stencil": "several-steps",
+    "source ~/bashrc\nsrun ./stencil": "several-steps",
     "srun bash -c './stencil; ./other'": "script-not-understood",
     "torchrun --standalone srun ./stencil": "script-not-understood",
     "srun bash -c '/usr/bin/srun --overlap -n1 ./stencil'": "script-not-understood",
@@ -195,6 +203,12 @@ def test_arguments_that_may_set_threads_keep_them(store: Writer, argument: str) 
         "source /etc/profile.d/modules.sh\nfor f in a b; do cp $f out/; done\nsrun ./stencil",
         'eval "$(conda shell.bash hook)"\nconda activate x\nexec srun ./stencil',
         "timeout 3600 srun --mpi=pmix ./stencil; tar czf out.tgz out",
+        "conda init bash\nconda activate x\ngit clone https://a.example/b.git\nsrun ./stencil",
+        "source $HOME/.bash_profile\n. ~/OpenFOAM/OpenFOAM-10/etc/bashrc\nsrun ./stencil",
+        # a centre's template
+        'CMD="srun ./stencil > out.$SLURM_JOB_ID"\nif [ "$SLURM_JOB_NODELIST" ]; then\n'
+        "  export NODEFILE=`generate_pbs_nodefile`\n  cat $NODEFILE | uniq > machine.file\nfi\n"
+        "eval $CMD",
         "srun --nodes=1 -n1 hostname --ip-address\nsrun mkdir -p out\nsrun ./stencil",
     ],
 )

@@ -13,7 +13,7 @@ from advisor.core.availability import Availability, JobLimits, PartitionState, Q
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.observation import Observation
-from advisor.core.thread_use import KEY, ThreadUse, filled, filled_by_all
+from advisor.core.thread_use import KEY, ThreadUse, filled, filled_by_all, unset_stats
 from advisor.schedulers.pbs.translator import parse_request
 from advisor.schedulers.slurm.translator import parse_request as slurm_request
 from advisor.schedulers.slurm.translator import read_arguments
@@ -84,13 +84,31 @@ def test_a_smaller_request_sets_no_unset_variable_either(store: Writer) -> None:
     assert decision.rewrite == {"cpus-per-task": "20"} and decision.environment == {}
 
 
+STATED = "-N1 -n1 --exclusive -c 28"
+
+
+@pytest.mark.parametrize(("knowing", "threads"), [([1, 1, 28], "20"), ([1, 1, 20], ""), (None, "")])
+def test_stated_cores_change_nothing_where_no_run_knew_them(
+    store: Writer, knowing: list[int] | None, threads: str
+) -> None:
+    stats = {"threads_unset": [[1, 1, 28]], **({"threads_of_cores": [knowing]} if knowing else {})}
+    model(store, "bdw", OPTIONS, stats=stats)
+    # A program that reads them may start as many workers, which none of these runs did.
+    decision = ask(store, STATED, "./stencil")
+    assert decision.environment.get("OMP_NUM_THREADS", "") == threads
+    assert threads or "user-set" in codes(decision)
+    assert ask(store, "-N1 -n1 --exclusive", "./stencil").environment
+    rule(store, threads_unset="all-cores")
+    assert ask(store, STATED, "./stencil").environment == {"OMP_NUM_THREADS": "20"}
+
+
 def run(threads: int, use: object, time_s: float = 1.0) -> Observation:
     extra = {KEY: use} if use else {}
     return Observation(Configuration("bdw", 1, 1, threads, TOP), time_s, extra=extra)
 
 
-def counted(*threads: int, unset: bool = True) -> dict[str, object]:
-    return ThreadUse(unset, threads).to_dict()
+def counted(*threads: int, unset: bool = True, knows_cores: bool = False) -> dict[str, object]:
+    return ThreadUse(unset, threads, knows_cores).to_dict()
 
 
 def test_what_a_run_counted_is_held_against_what_is_assumed() -> None:
@@ -106,6 +124,18 @@ def test_what_a_run_counted_is_held_against_what_is_assumed() -> None:
     for bad in (*no_use, {}, {"unset": 1, "threads": [28]}, [28], "x"):
         assert ThreadUse.from_dict(bad) is None
         assert filled([run(28, bad)]) == []
+
+
+def test_a_run_knows_its_cores_where_one_of_its_processes_does() -> None:
+    told, other = run(28, counted(28, knows_cores=True)), run(28, counted(28))
+    assert unset_stats([other]) == {"threads_unset": [[1, 1, 28]], "threads_of_cores": []}
+    assert unset_stats([told])["threads_of_cores"] == unset_stats([told, other])["threads_of_cores"]
+    assert unset_stats([told])["threads_of_cores"] == [[1, 1, 28]]
+    workers = run(28, counted(*[1] * 28, knows_cores=True))
+    assert unset_stats([told, workers]) == {"threads_unset": [], "threads_of_cores": []}
+    assert unset_stats([workers, other]) == {"threads_unset": [[1, 1, 28]], "threads_of_cores": []}
+    assert "knows_cores" not in counted(28)
+    assert ThreadUse.from_dict({"unset": True, "threads": [28], "knows_cores": 1}) is None
 
 
 def test_a_size_that_never_ran_needs_two_that_did_and_none_that_did_otherwise() -> None:

@@ -23,13 +23,20 @@ UNTIL = f"for i in {{1..600}}; do (($({SHOW}) == {CAP})) && break; sleep 0.1; do
 """Waits for the cap, a minute at most."""
 
 
+def without_cpusets() -> str:
+    """Return why no Slurm can bind jobs by real cpusets here, "" where it can."""
+    if reason := requirements():
+        return reason
+    if not (CPUSETS / "cpuset.cpus").exists() or len(os.sched_getaffinity(0)) < 2:
+        return "needs cpusets of version 1, and two cores"
+    return ""
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Testbed]:
     """A cluster whose nodes run the program, and bind jobs to their cores."""
-    if reason := requirements():
+    if reason := without_cpusets():
         pytest.skip(reason)
-    if not (CPUSETS / "cpuset.cpus").exists() or len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("needs cpusets of version 1, and two cores")
     lines = f"Prolog={PROGRAM}\nEpilog={PROGRAM}\nPrologFlags=Contain\n"
     lines += "PartitionName=shared Nodes=bdw[1-4] DefaultTime=5\n"
     lines += "PartitionName=forced Nodes=bdw[1-4] DefaultTime=5 OverSubscribe=FORCE:2\n"

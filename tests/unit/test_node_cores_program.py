@@ -317,6 +317,15 @@ def test_a_clock_that_other_cores_have_too_is_not_capped(
     assert (node.clocks, node.states) == (REST, {})
 
 
+def test_a_clock_whose_cores_threads_are_not_known_is_not_capped(node: SharedNode) -> None:
+    node.cpu(1, domain="1 2")
+    (node.folder / "cpu/cpu2/topology/thread_siblings_list").unlink()
+    node.allocation("0-1")
+    node.bind("1-2")
+    said = "job 7: 2 of its 2 CPUs have no clock of their own: they run without its cap"
+    assert node.run("prolog") == [said] and node.clocks == REST
+
+
 def test_a_clock_that_all_its_cores_have_is_capped_once(node: SharedNode) -> None:
     node.cpu(1, domain="1 2", freqdomain_cpus="1 2")
     for name in ("policy2", "../cpu2"):
@@ -460,7 +469,9 @@ def test_jobs_that_begin_and_end_one_after_the_other_lift_their_own(node: Shared
 def test_a_broken_cpuset_caps_nothing(node: SharedNode, text: str) -> None:
     node.bind(text)
     (said,) = node.run("prolog")
-    assert said.startswith("job 7: ") and node.clocks == REST and "cores.7" not in node.states
+    why = "no CPU: " + text if text.startswith("0-") else "advisor-node-cores failed: ValueError"
+    assert said.startswith("job 7: ") and why in said
+    assert node.clocks == REST and "cores.7" not in node.states
 
 
 def test_without_the_program_beside_it_a_line_says_so(node: SharedNode) -> None:

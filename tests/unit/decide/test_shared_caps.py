@@ -78,6 +78,12 @@ def test_the_sites_word_counts_whatever_its_nodes_can_do(store: Writer) -> None:
     assert "shared-nodes" in codes(decision)
 
 
+def test_who_has_all_cores_of_its_nodes_needs_no_word_of_the_site(store: Writer) -> None:
+    policy(store, axes={"threads": "keep"})
+    assert ask_capping(store, PLAIN, "-N1 -n1 -c28", more=BOUND).node_cap_khz
+    assert not ask_capping(store, PLAIN, "-N1 -n1 -c28").node_cap_khz
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [

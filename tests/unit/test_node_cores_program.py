@@ -293,6 +293,9 @@ def test_an_allocation_may_be_counted_in_cores(node: SharedNode) -> None:
     node.bind("0-1")
     (said,) = node.run("prolog")
     assert "2 of its 2 CPUs have no clock of their own" in said and node.clocks == REST
+    node.bind("0-2")  # of as many cores, but not with all of their threads
+    (said,) = node.run("prolog")
+    assert "its cpuset 0-2 is not the 2 CPUs of its allocation" in said and node.clocks == REST
 
 
 @pytest.mark.parametrize(

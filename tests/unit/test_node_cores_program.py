@@ -30,6 +30,7 @@ mount -t tmpfs none /sys/fs/cgroup 2> /dev/null || true
 mount --bind "$1/cgroup" /sys/fs/cgroup
 mount --bind "$1/run" /run
 mount --bind "$1/commands" /usr/sbin
+for file in $READ_ONLY; do mount --bind "$file" "$file"; mount -o remount,ro,bind "$file"; done
 folder=$1
 shift
 exec "$@"
@@ -96,7 +97,7 @@ class SharedNode(Node):
         return folder
 
     def command(self, *words: str, **variables: str) -> tuple[list[str], dict[str, str]]:
-        env = {"PATH": os.environ["PATH"], "POSED": str(self.folder), **variables}
+        env = {"PATH": os.environ["PATH"], "POSED": str(self.folder), "READ_ONLY": "", **variables}
         enter = ["unshare", "-m", "sh", "-c", ENTER, "sh", str(self.folder)]
         return [*enter, *words], env
 
@@ -357,6 +358,56 @@ def test_a_cap_above_what_stands_there_changes_nothing(node: SharedNode) -> None
     node.bind("1")
     assert node.run("prolog") == ["job 7: no frequency can be set here: it runs without its cap"]
     assert node.clocks == OWN and node.states == {}
+
+
+def test_nothing_is_capped_while_a_step_holds_its_clock(node: SharedNode) -> None:
+    order = node.folder / "order"
+    order.write_text(f"1 2 {CAP}\nn1 1\n{line(1).strip()} {LOWEST}\n")
+    node.bind("1")
+    node.file(1).write_text("1500000\n")
+    node.keep(".waits.7", order.read_text())
+    states = "/run/advisor-caps/n1"
+    command, env = node.command(str(node.programs / PROGRAM.name), states, "n1", "7")
+    subprocess.run(command, env=env, check=True)
+    assert node.logged() == [
+        "job 7: runs without its cap: a step of it holds the clock of its cores"
+    ]
+    assert (node.clocks[1], node.states) == (1_500_000, {})
+
+
+def test_a_clock_that_takes_no_cap_is_named(node: SharedNode) -> None:
+    node.bind("1")
+    file = line(1).split()[0]
+    assert node.run("prolog", READ_ONLY=file) == [f"job 7: {file} takes no cap"]
+    assert node.states == {"cores.7": line(1)} and node.clocks == REST
+    said = f"job 7: its cap could not be lifted: {file}"
+    assert node.run("epilog", READ_ONLY=file) == [said] and set(node.states) == {"cores.7"}
+
+
+def test_anothers_cap_that_cannot_be_lifted_is_named_and_stays_known(node: SharedNode) -> None:
+    node.job("", "     Nodes=n1 CPU_IDs=0 Mem=1 GRES=\n")
+    node.bind("1", "5")
+    node.keep("cores.5", line(1))
+    node.bind("1")
+    file = line(1).split()[0]
+    said = f"job 7: another job's cap could not be lifted: {file}"
+    assert node.run("prolog", READ_ONLY=file) == [said] and set(node.states) == {"cores.5"}
+
+
+def test_a_job_that_has_one_core_of_anothers_lifts_all_of_its_caps(node: SharedNode) -> None:
+    node.job("", "     Nodes=n1 CPU_IDs=0 Mem=1 GRES=\n")
+    node.bind("1-2", "5")
+    node.bind("3", "6")
+    node.keep("cores.5", line(1) + line(2))
+    node.keep("cores.6", line(3))
+    for cpu in (1, 2, 3):
+        node.file(cpu).write_text(f"{CAP}\n")
+    node.bind("1")
+    assert node.run("prolog") == []
+    assert node.clocks == [HIGHEST, HIGHEST, HIGHEST, CAP] and set(node.states) == {"cores.6"}
+    (node.folder / "cpu/cpufreq/policy3/related_cpus").unlink()  # what has it is not known
+    node.run("prolog")
+    assert (node.clocks, node.states) == (REST, {})
 
 
 def test_a_step_that_holds_its_clock_is_waited_for(node: SharedNode) -> None:

@@ -248,6 +248,13 @@ def test_a_job_of_several_nodes_has_its_own_allocation_on_each(node: SharedNode)
     assert "not clear" in said or "not known" in said
 
 
+def test_lines_that_are_no_node_list_are_none(node: SharedNode) -> None:
+    """What is asked for is a list, no option, whoever wrote it."""
+    node.allocation("1", "Nodes=-vn[1-2] CPU_IDs=1 Mem=1 GRES=", "Nodes=$(x) CPU_IDs=1 Mem=1 GRES=")
+    node.bind("1")
+    assert node.run("prolog") == [] and node.clocks == OWN
+
+
 def test_no_cap_before_a_process_of_the_job_is_bound(node: SharedNode) -> None:
     node.bind("1", process="")
     assert node.run("prolog") == ["job 7: runs without its cap: no process of it was seen"]

@@ -145,17 +145,17 @@ def build_cgroups(root: Path) -> None:
     """Make them, with all of this machine's CPUs and memory."""
     for folder in cgroups(root):
         folder.mkdir()
-        for file in folder.glob("cpuset.[cm][pe][um]s"):
-            file.write_text((folder.parent / file.name).read_text())
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            if (folder / name).exists():
+                (folder / name).write_text((folder.parent / name).read_text())
 
 
 def remove_cgroups(root: Path) -> None:
     """Remove them, and what Slurm left below them."""
     for top in cgroups(root):
-        for folder in sorted(top.rglob("*/"), reverse=True):
-            folder.rmdir()
-        if top.exists():
-            top.rmdir()
+        for folder in (*sorted(top.rglob("*/"), reverse=True), top):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def slurmd_command(root: Path, node: str, slurmd: str) -> list[str]:

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -465,6 +466,28 @@ def test_a_lock_that_is_held_keeps_it_waiting_and_does_not_stop_the_job(node: Sh
     assert node.clocks == OWN
 
 
+def test_an_epilog_waits_for_who_caps_just_now(node: SharedNode) -> None:
+    node.keep("cores.7", line(1))
+    node.file(1).write_text(f"{CAP}\n")
+    number = os.open(node.folder / "run/advisor-caps/n1", os.O_RDONLY)
+    fcntl.flock(number, fcntl.LOCK_EX)
+    with ThreadPoolExecutor(1) as pool:
+        epilog = pool.submit(node.run, "epilog")
+        time.sleep(0.3)
+        assert node.clocks == OWN
+        os.close(number)
+        assert epilog.result() == []
+    assert (node.clocks, node.states) == (REST, {})
+
+
+def test_the_controller_is_asked_without_the_lock(node: SharedNode) -> None:
+    node.keep("cores.6", line(1))
+    (node.folder / "commands/scontrol").write_text(
+        "#!/bin/sh\nflock --nonblock /run/advisor-caps/n1 true && echo free >> $POSED/log\n"
+    )
+    assert node.run("prolog") == ["free"] and node.states == {}
+
+
 def test_a_killed_one_leaves_what_the_epilog_lifts(node: SharedNode) -> None:
     node.keep("cores.7", line(1))
     node.keep(".waits.7", "1 2 1800000\n")
@@ -540,6 +563,10 @@ def test_without_the_program_beside_it_a_line_says_so(node: SharedNode) -> None:
     node.bind("1")
     (said,) = node.run("prolog")
     assert said.startswith("job 7: runs without its cap: no ") and node.clocks == REST
+    node.job("")
+    node.bind("0", "5")
+    node.keep("cores.5", line(0))
+    assert node.run("prolog") == [], "a job without a cap has nothing to say"
 
 
 def test_a_link_to_the_prolog_finds_it(node: SharedNode) -> None:

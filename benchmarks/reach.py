@@ -28,7 +28,8 @@ whose runs counted no threads, as imported grids have it. Sites: ``whole`` gives
 partition, ``shared`` where the job asks for them, ``shared-caps`` is shared, and its site.yaml says
 ``shared_caps: accept``. The nodes of ``whole`` have as many cores as a script that asks for several
 a task asks for on each, for steps as any that says so: such a request fills them. ``--node-cap``:
-Slurm's nodes run the prolog that caps whole jobs.
+Slurm's nodes run the prolog that caps whole jobs, and bind jobs to their cores, so that on
+``shared-caps`` it caps these.
 
 Files count whose text has lines of options (#SBATCH, #PBS); equal ones count once, and the files of
 least SHA-1 of their path within FOLDER come first. Without FOLDER it reads the examples here.
@@ -93,10 +94,12 @@ SETS_ENVIRONMENT = ("ADVISOR", "OMP_", "SBATCH_", "SLURM_", "PBS", "QSUB")
 """How variables begin that would be taken for the job's: whoever measures may be inside of one."""
 NODE_CAP = {
     **dict.fromkeys(("Prolog", "Epilog"), "/etc/slurm/advisor-node-cap"),
-    "PrologFlags": "Alloc",
+    "PrologFlags": "Contain",
     "JobSubmitPlugins": "lua",
+    "TaskPlugin": "task/cgroup,task/affinity",
+    "ConstrainCores": "yes",
 }
-"""Of a Slurm that runs the program."""
+"""Of a Slurm that runs the program, and binds each job to its own cores."""
 FREQ_KHZ = (1_600_000, 2_000_000, 2_400_000)
 CAP_KHZ, TOP_KHZ = FREQ_KHZ[0], FREQ_KHZ[-1]
 NODES, CORES, MEMORY_MB = 4096, 128, 4 << 20

@@ -82,7 +82,9 @@ def ran(job: JobRecord, inventory: Inventory) -> Execution:
     of_steps = bool(numbered) and not overlap
     energy_j, note = job.energy_j if of_steps else job.whole_energy_j, ""
     whole_nodes = _whole(job, node_type)
-    node_cap = 0 if whole_nodes is False else job.node_cap_khz
+    # Of a job that shares its nodes, its own cores are capped where the site accepts it.
+    own_cores = node_type is not None and node_type.shared_caps == "accept"
+    node_cap = 0 if whole_nodes is False and not own_cores else job.node_cap_khz
     impossible = any(s.energy_impossible for s in numbered) or (
         energy_j is not None and not is_possible(energy_j, time_s, job.nodes, node_type)
     )

@@ -68,7 +68,8 @@ def test_the_program_that_caps_nodes_is_asked_for_and_stays(folder: Path, adviso
     assert f"write {program}" in done.out.splitlines()
     for word in (f"Prolog={program}", f"Epilog={program}", "PrologFlags=Alloc"):
         assert word in done.out
-    assert program.stat().st_mode & 0o777 == 0o755
+    beside = [folder / f"advisor-node-{name}" for name in ("cores", "gpus")]
+    assert {path.stat().st_mode & 0o777 for path in (program, *beside)} == {0o755}
     program.write_text("an older one")
     (folder / "slurm.conf").write_text(f"{BOTH}Prolog={program}\n")
     done = advisor("hook", "install", "--dir", folder)  # renews what is there

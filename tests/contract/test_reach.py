@@ -100,6 +100,8 @@ def test_what_reaches_slurm_scripts_of_whole_nodes(folder: Path) -> None:
     assert reached(result, "cap") == by_srun | by_history | {"python.sh", "mpirun.sh"}
     capping = reach(folder, "--scheduler", "slurm", "--node-cap")
     assert reached(capping, "cap_lands") == reached(result, "cap")
+    sharing = reach(folder, "--scheduler", "slurm", "--node-cap", "--site", "shared-caps")
+    assert reached(sharing, "cap_lands") == reached(sharing, "cap") >= {"python.sh", "mpirun.sh"}
     assert reached(result, "node_type") == by_srun - {"gpu.sh"} | {"python.sh", "mpirun.sh"}
     one_rank_a_node = {"openmp.sh", "python.sh", "gpu.sh"}
     assert reached(result, "threads") == one_rank_a_node | {"hybrid.sh", "literal.sh"}

@@ -78,7 +78,11 @@ TESTS = {
         for name in FILTER
     },
     "hooks/pbs/advisor_queuejob.py": [QUEUEJOB],
-    "hooks/slurm/advisor-node-cap": ["tests/unit/test_node_cap_program.py"],
+    "hooks/slurm/advisor-node-cap": [
+        "tests/unit/test_node_cap_program.py",
+        "tests/unit/test_node_cores_program.py",
+    ],
+    "hooks/slurm/advisor-node-cores": ["tests/unit/test_node_cores_program.py"],
     "hooks/slurm/advisor-node-gpus": [
         "tests/unit/test_node_gpus.py",
         "tests/pbs/test_execjob_gpus.py",

@@ -27,7 +27,7 @@ for file in $3; do mount --bind "$file" "$file"; mount -o remount,ro,bind "$file
 exec "$2"
 """
 COMMANDS = {
-    "scontrol": '[ "$*" = "show job 7" ] && cat "$POSED/job"',
+    "scontrol": '[ "$*" = "--details show job 7" ] && cat "$POSED/job"',
     "squeue": '[ "$*" = "--noheader --nodelist=n1 --states=running,suspended,configuring'
     ' --format=%A %h" ] && cat "$POSED/queue"',
     "logger": '[ "$1 $2 $3" = "-t advisor-node-cap --" ] && echo "$4" >> "$POSED/log"',

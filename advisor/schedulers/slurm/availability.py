@@ -27,7 +27,11 @@ from advisor.schedulers.node_state import FOR_EVER_S, TIMEOUT_S, NodeReading, No
 from advisor.schedulers.slurm.control import ask
 from advisor.schedulers.slurm.inventory import records
 from advisor.schedulers.slurm.table import parse_limit
-from advisor.schedulers.slurm.translator import BINDING_SETTINGS, PROLOG_SETTINGS
+from advisor.schedulers.slurm.translator import (
+    BINDING_SETTINGS,
+    CPUSET_SETTINGS,
+    PROLOG_SETTINGS,
+)
 
 _READY = frozenset({"CLOUD", "DYNAMIC_NORM", "PERFCTRS"})
 """Flags of an idle node that jobs may have at once."""
@@ -84,7 +88,7 @@ def read() -> NodeReading:
     if not nodes:
         raise SchedulerError("Slurm has no nodes", hint="see: scontrol show node")
     partitions = parse_partitions(_scontrol("partition"), settings)
-    binding = {name: settings.get(name, "") for name in BINDING_SETTINGS}
+    binding = {name: settings.get(name, "") for name in (*BINDING_SETTINGS, *CPUSET_SETTINGS)}
     return NodeReading(
         tuple(nodes),
         partitions,

@@ -19,6 +19,9 @@ from advisor.schedulers.slurm.inventory import read_cluster
 from advisor.schedulers.slurm.table import OPTIONS
 from advisor.schedulers.slurm.translator import (
     BINDING_SETTINGS,
+    CPUSET_SETTINGS,
+    NODE_CORES,
+    cores_uncapped,
     node_cap_program,
     nodes_uncapped,
     uncapped_by,
@@ -184,7 +187,7 @@ def _frequency(s: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _node_cap(s: Mapping[str, str]) -> Iterator[Check]:
-    """Check the program that caps whole nodes, where Slurm names it, as this host shows it."""
+    """Check the program that caps nodes, where Slurm names it, as this host shows it."""
     named = prolog_settings(s)
     programs = [node_cap_program(named[key]) for key in ("Prolog", "Epilog")]
     program = next(filter(None, programs), None)
@@ -199,19 +202,26 @@ def _node_cap(s: Mapping[str, str]) -> Iterator[Check]:
             " JobSubmitPlugins=lua, then restart slurmctld and slurmd",
         )
         return
-    for path in dict.fromkeys(filter(None, programs)):
+    cores = program.resolve().parent / NODE_CORES
+    uncapped_cores = cores_uncapped(named | {name: s.get(name, "") for name in CPUSET_SETTINGS})
+    of_cores = () if uncapped_cores else (cores,)
+    for path in dict.fromkeys((*filter(None, programs), *of_cores)):
         if why := _safety_problem(path):
             yield Check(
                 "node-cap",
                 "fail",
-                f"{path} {why}: Slurm runs it as root on each node, and drains a node whose prolog"
+                f"{path} {why}: it runs as root on each node, and Slurm drains a node whose prolog"
                 " it cannot start",
                 f"advisor hook install --node-cap, and copy {path} to the nodes",
             )
             return
     cap_support = Cpufreq().controllable() or "frequencies can be set here"
+    shared = uncapped_cores or "where site.yaml says shared_caps: accept"
     yield Check(
-        "node-cap", "ok", f"{program} caps whole nodes as prolog and epilog ({cap_support})"
+        "node-cap",
+        "ok",
+        f"{program} caps whole nodes as prolog and epilog ({cap_support}); a job's own cores of a"
+        f" shared node: {shared}",
     )
 
 

@@ -34,7 +34,7 @@ from advisor.schedulers.slurm.hook_files import (
     stub,
     syntax_problem,
 )
-from advisor.schedulers.slurm.translator import NODE_CAP, NODE_GPUS
+from advisor.schedulers.slurm.translator import NODE_CAP, NODE_CORES, NODE_GPUS
 
 KEYS = {"cli_filter.lua": "CliFilterPlugins", "job_submit.lua": "JobSubmitPlugins"}
 _KEPT = 2  # module folders: the one in use, and the one a controller may not have let go of
@@ -223,8 +223,8 @@ def _plan_stub(plan: Plan, folder: Path, hook: HookFile, has_site: bool) -> None
 
 
 def _plan_node_cap(plan: Plan, folder: Path) -> None:
-    """Plan the program that caps whole nodes, and say what slurm.conf has to name."""
-    for name in (NODE_GPUS, NODE_CAP):
+    """Plan the program that caps nodes, and say what slurm.conf has to name."""
+    for name in (NODE_GPUS, NODE_CORES, NODE_CAP):
         path = folder / name
         text = share(f"hooks/slurm/{name}").read_bytes()
         plan.add(f"write {path}", _write_step(path, text, mode=0o755))
@@ -232,8 +232,8 @@ def _plan_node_cap(plan: Plan, folder: Path) -> None:
     if NODE_CAP not in conf.read_text(errors="replace"):
         plan.notes.append(
             f"{conf} has to say Prolog={path}, Epilog={path} and PrologFlags=Alloc, and each "
-            f"compute node needs it and {NODE_GPUS} before that; where the site has a prolog, a "
-            "pattern of a folder with both (docs/admin.md)"
+            f"compute node needs it, {NODE_CORES} and {NODE_GPUS} before that; where the site has "
+            "a prolog, a pattern of a folder with both (docs/admin.md)"
         )
 
 

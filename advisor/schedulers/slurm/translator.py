@@ -101,12 +101,17 @@ _BOUND = {"cpu": "threads", "depth": "cores", "numa_node": "ldoms"}
 NOT_SWEPT = slurm_table.NOT_SWEPT | {PBS_LINES}
 BINDING_SETTINGS = ("TaskPlugin", "TaskPluginParam")
 """What of Slurm's configuration says whether it binds steps to cores, and so whether it caps."""
+CPUSET_SETTINGS = ("TaskPlugin", "ConstrainCores", "CgroupMountpoint")
+"""What of it says whether each job has a cpuset, and so whether its own cores can be capped."""
 PROLOG_SETTINGS = ("Prolog", "Epilog", "PrologFlags", "JobSubmitPlugins")
 """What of it says whether each node caps a whole job, not only the steps of srun."""
 NODE_CAP = "advisor-node-cap"
 """The program of `hooks/slurm` that does so, as prolog and epilog."""
+NODE_CORES = "advisor-node-cores"
+"""The program that it leaves for a job's own cores, beside it."""
 NODE_GPUS = "advisor-node-gpus"
 """The program that it starts for a job's GPUs, beside it."""
+CGROUPS = "/sys/fs/cgroup"
 _HET = re.compile(r"^#SBATCH[^\S\n]*(het|pack)job(?!\S)", re.MULTILINE | re.IGNORECASE)
 _SETS = re.compile(r"(?<![$\w{])(?:SLURM_|SRUN_|SLURMD_)|\$\{(?:SLURM_|SRUN_)\w+:?=")
 """A script that may set a variable which srun reads: most only use them."""
@@ -338,12 +343,12 @@ def cap_obstacle(request: JobRequest, use: ScriptUse, settings: Mapping[str, str
 def caps_on_nodes(request: JobRequest, settings: Mapping[str, str]) -> bool:
     """Tell whether the prolog on each node of a job applies the cap that the job's stamp names.
 
-    Of a batch job alone, which has a stamp, on nodes that are its alone; and not of one that states
-    a cap itself: that one stays where it is.
+    Of a batch job alone, which has a stamp, and not of one that states a cap itself: that one stays
+    where it is. Where its nodes are not its alone, of its own cores.
     """
-    if request.kind != "batch" or not request.exclusive:
+    if request.kind != "batch" or _states_cap(request):
         return False
-    return not (_states_cap(request) or nodes_uncapped(settings))
+    return not (nodes_uncapped if request.exclusive else cores_uncapped)(settings)
 
 
 def axes_kept(request: JobRequest, use: ScriptUse, settings: Mapping[str, str]) -> tuple[str, str]:
@@ -415,6 +420,25 @@ def nodes_uncapped(settings: Mapping[str, str]) -> str:
     if "lua" not in settings.get("JobSubmitPlugins", "").split(","):
         return "JobSubmitPlugins is without lua, so that no job has a stamp"
     return ""
+
+
+def cores_uncapped(settings: Mapping[str, str]) -> str:
+    """Return what keeps nodes from capping the own cores of jobs that share them, "" for nothing.
+
+    Which cores of a machine a job has is what Slurm bound it to, by a cpuset that our program finds
+    where Linux has it. ``Contain`` makes it on each node as soon as the prolog is over, whatever
+    starts the job's processes.
+    """
+    if why := nodes_uncapped(settings):
+        return why
+    if {"contain", "x11"}.isdisjoint(settings.get("PrologFlags", "").lower().split(",")):
+        return "PrologFlags is without Contain"
+    if "task/cgroup" not in settings.get("TaskPlugin", "").split(","):
+        return "TaskPlugin is without task/cgroup"
+    if settings.get("ConstrainCores", "").lower() != "yes":
+        return "ConstrainCores is not yes"
+    mounted = settings.get("CgroupMountpoint") or CGROUPS
+    return "" if mounted == CGROUPS else f"CgroupMountpoint is not {CGROUPS}"
 
 
 def node_cap_program(setting: str) -> Path | None:

@@ -20,9 +20,11 @@ from .config import ACCOUNT, NOOP_HOOKS, Ports, claim_ports, write_configuration
 from .daemons import TestbedError, spawn, wait_until
 from .law import NODE_TYPES
 from .posed import (
+    build_cgroups,
     build_nodes,
     build_programs,
     processes_on_posed_nodes,
+    remove_cgroups,
     slurmd_command,
     slurmd_environ,
 )
@@ -61,7 +63,9 @@ class Testbed(Client):
     turns JobSubmitPlugins=lua and CliFilterPlugins=lua on, with hooks that do nothing until
     others are installed in `conf_dir`. `users` are existing unprivileged users which get the
     account `proj`, as root does. `cluster` is its ClusterName. `more_configuration` is written at
-    the end of slurm.conf. Each node of the type bdw has so many `gpus`.
+    the end of slurm.conf. Each node of the type bdw has so many `gpus`. `bound`: Slurm binds each
+    job to cores of its own by a real cpuset (cgroups of version 1), which works for as many cores
+    as this machine has.
     """
 
     __test__ = False
@@ -75,13 +79,14 @@ class Testbed(Client):
         cluster: str = "testbed",
         more_configuration: str = "",
         gpus: int = 0,
+        bound: bool = False,
     ) -> None:
         self._temporary = directory is None
         folder = Path(tempfile.mkdtemp(prefix=PREFIX)) if directory is None else directory
         super().__init__(folder.resolve(), users)
         self.lua_hooks = lua_hooks
         self.cluster = cluster
-        self.more_configuration, self.gpus = more_configuration, gpus
+        self.more_configuration, self.gpus, self.bound = more_configuration, gpus, bound
         self._complaint = ""
         self._claim: socket.socket | None = None
 
@@ -140,9 +145,12 @@ class Testbed(Client):
             self.home(user).mkdir()
             os.chown(self.home(user), account.pw_uid, account.pw_gid)
         ports, self._claim = claim_ports()
+        more = self.more_configuration
         write_configuration(
-            root, ports, self.lua_hooks, self.cluster, self.more_configuration, self.gpus
+            root, ports, self.lua_hooks, self.cluster, more, self.gpus, bound=self.bound
         )
+        if self.bound:
+            build_cgroups(root)
         install = spawn(
             root,
             "install",
@@ -249,6 +257,7 @@ class Testbed(Client):
         daemons.terminate(processes_on_posed_nodes(root), grace_s=0.0)
         daemons.stop(root, [*SLURMDS, *SERVICES], grace_s=0.0)
         daemons.terminate(processes_on_posed_nodes(root), grace_s=0.0)
+        remove_cgroups(root)
         atexit.unregister(self.stop)
         if self._claim is not None:
             self._claim.close()

@@ -66,6 +66,8 @@ def claim_ports() -> tuple[Ports, socket.socket]:
     raise TestbedError(f"no {needed + 1} ports in a row are free outside of {LOCAL_PORT_RANGE}")
 
 
+BOUND = "ProctrackType=proctrack/cgroup\nTaskPlugin=task/cgroup,task/affinity\n"
+"""What has Slurm bind each job to its cores; the last of equal settings holds."""
 GPU_TYPE = "bdw"
 """The node type whose nodes get GPUs, where a testbed has some."""
 
@@ -191,14 +193,22 @@ aria-pagecache-buffer-size=8M
 
 
 def write_configuration(
-    root: Path, ports: Ports, lua_hooks: bool, cluster: str, more: str, gpus: int = 0
+    root: Path,
+    ports: Ports,
+    lua_hooks: bool,
+    cluster: str,
+    more: str,
+    gpus: int = 0,
+    bound: bool = False,
 ) -> None:
     """Write every configuration file under `root/etc`, with no-op hooks where none are.
 
     `more` is written at the end of slurm.conf. Each node of GPU_TYPE has so many `gpus`, whose
-    files, as of devices, are made under `root/dev`.
+    files, as of devices, are made under `root/dev`. `bound`: jobs have cpusets.
     """
     etc = root / "etc"
+    if bound:
+        more = BOUND + more
     (etc / "slurm.conf").write_text(slurm_conf(root, ports, lua_hooks, cluster, gpus) + more)
     if gpus:
         (etc / "gres.conf").write_text(gres_conf(root, gpus))
@@ -208,7 +218,8 @@ def write_configuration(
             device = root / "dev" / f"nvidia{number}"
             device.unlink(missing_ok=True)
             os.mknod(device, stat.S_IFCHR | 0o600, os.makedev(195, number))
-    (etc / "cgroup.conf").write_text("CgroupAutomount=no\n")
+    constrain = "CgroupPlugin=cgroup/v1\nConstrainCores=yes\n" if bound else ""
+    (etc / "cgroup.conf").write_text(f"CgroupAutomount=no\n{constrain}")
     (etc / "my.cnf").write_text(mariadb_conf(root, ports))
     secret = etc / "slurmdbd.conf"
     secret.touch(mode=0o600)

@@ -20,6 +20,7 @@ GOVERNOR = "ondemand"
 MARKER = ".testbed"
 CAPS = "/run/advisor-caps"
 """Where hooks/slurm/advisor-node-cap keeps what stood on a node before its cap."""
+CGROUPS = Path("/sys/fs/cgroup")
 GPUS = "/run/advisor-gpus"
 """Where it keeps what stood on a job's GPUs."""
 HERE = Path(__file__).resolve().parent
@@ -58,8 +59,12 @@ def build_sys(sys_root: Path, node_type: NodeType) -> None:
         "scaling_setspeed": high,
     }
     for cpu in range(node_type.cores):
-        cpufreq = cpu_root / f"cpu{cpu}" / "cpufreq"
+        cpufreq, topology = (cpu_root / f"cpu{cpu}" / name for name in ("cpufreq", "topology"))
         cpufreq.mkdir(parents=True)
+        topology.mkdir()
+        (topology / "thread_siblings_list").write_text(f"{cpu}\n")
+        for name in ("affected_cpus", "related_cpus"):
+            (cpufreq / name).write_text(f"{cpu}\n")
         for name, text in settable.items():
             (cpufreq / name).write_text(text)
         for name, text in constant.items():
@@ -131,22 +136,46 @@ def build_programs(root: Path) -> None:
         raise TestbedError(f"cc failed: {done.stderr.strip()}")
 
 
+def cgroups(root: Path) -> list[Path]:
+    """Return the cgroups of version 1 below which the nodes of this testbed have theirs."""
+    return [CGROUPS / controller / root.name for controller in ("cpuset", "freezer")]
+
+
+def build_cgroups(root: Path) -> None:
+    """Make them, with all of this machine's CPUs and memory."""
+    for folder in cgroups(root):
+        folder.mkdir()
+        for name in ("cpuset.cpus", "cpuset.mems"):
+            if (folder / name).exists():
+                (folder / name).write_text((folder.parent / name).read_text())
+
+
+def remove_cgroups(root: Path) -> None:
+    """Remove them, and what Slurm left below them."""
+    for top in cgroups(root):
+        for folder in (*sorted(top.rglob("*/"), reverse=True), top):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
 def slurmd_command(root: Path, node: str, slurmd: str) -> list[str]:
     """Return the command which runs slurmd for `node` inside its own posed /sys.
 
     hwloc is told the posed topology, so slurmd sees as many cores as the node poses; the cgroup
-    tree is put back under the posed /sys. /proc/cpuinfo does not tell this machine's clock. What
-    the node-cap program keeps of its node is the node's own: nodes of other testbeds have the same
-    names.
+    tree is put back under the posed /sys, where the testbed has cgroups of its own with these as
+    the whole. /proc/cpuinfo does not tell this machine's clock. What the node-cap program keeps of
+    its node is the node's own: nodes of other testbeds have the same names.
     """
     script = (
-        'set -e; sys="$1"; caps="$2"; gpus="$3"; cpuinfo="$4"; shift 4;'
+        'set -e; testbed="$1"; sys="$2"; caps="$3"; gpus="$4"; cpuinfo="$5"; shift 5;'
         f' mkdir -p {CAPS} {GPUS}; mount --bind "$caps" {CAPS}; mount --bind "$gpus" {GPUS};'
         ' if [ -d /sys/fs/cgroup ]; then mount --rbind /sys/fs/cgroup "$sys/fs/cgroup"; fi;'
+        ' for own in "$sys"/fs/cgroup/*/"$testbed"; do'
+        ' [ ! -d "$own" ] || mount --bind "$own" "${own%/*}"; done;'
         ' mount --bind "$cpuinfo" /proc/cpuinfo; mount --rbind "$sys" /sys; exec "$@"'
     )
     posed = [str(root / "nodes" / node / name) for name in ("sys", "caps", "gpus", "cpuinfo")]
-    return ["unshare", "-m", "sh", "-c", script, "sh", *posed, slurmd, "-D", "-N", node]
+    return ["unshare", "-m", "sh", "-c", script, "sh", root.name, *posed, slurmd, "-D", "-N", node]
 
 
 def slurmd_environ(root: Path, node_type: NodeType) -> dict[str, str]:

@@ -145,7 +145,9 @@ def build_parser(verb: str | None = None, *, alone: bool = False) -> argparse.Ar
     """Return the parser; only ``verb``'s own arguments are loaded (all when ``verb`` is "*").
 
     ``alone``: it need know no other verb, as none can be what is called; argparse takes 5 ms for
-    their names. Raises LaboratoryError for a verb of the laboratory where it is not installed, and InputError
+    their names.
+
+    Raises LaboratoryError for a verb of the laboratory where it is not installed, and InputError
     for one whose package does not load; of such verbs "*" has only the names.
     """
     parser = _Program(

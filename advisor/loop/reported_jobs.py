@@ -191,6 +191,8 @@ def reported_jobs(
         ):
             number = rows[-1]["rowid"]
             yield from map(_job, rows)
+            if len(rows) < reader.page:  # what is asked after the last page takes as long as one
+                break
         return
     begin = since
     for day in (*skipped_days, until):
@@ -198,6 +200,8 @@ def reported_jobs(
         while rows := reader.rows(_JOBS.format(more=more, page=reader.page), (*last, day, *values)):
             last = rows[-1]["submitted_at"], rows[-1]["submitted_at"], rows[-1]["rowid"]
             yield from map(_job, rows)
+            if len(rows) < reader.page:
+                break
         begin = day + END
 
 

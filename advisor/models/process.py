@@ -272,6 +272,12 @@ class _Process:
         self._log_y = log_y
         self._folds = folds(len(log_y))
         self._laws = family.evaluate(self.places)
+        every_law = np.arange(self._laws.shape[1])
+        # Of the copy that choosing laws makes: how an array lies in memory decides in which order
+        # its rows are added, and with that the last digit.
+        off_laws = log_y[:, None] - self._laws[:, every_law]
+        self._level_of_law: Vector = off_laws.mean(axis=0)
+        self._residual_of_law: Matrix = off_laws - self._level_of_law
         self._parts = self._covariances(self.places, self.places)
 
     def weigh(self, noise: Vector) -> _Weighed:
@@ -388,11 +394,10 @@ class _Process:
 
     def _levels(self, law: NDArray[np.intp]) -> Vector:
         """Return what the laws' mean is off the runs' mean."""
-        levels: Vector = (self._log_y[:, None] - self._laws[:, law]).mean(axis=0)
-        return levels
+        return self._level_of_law[law]
 
     def _residuals(self, law: NDArray[np.intp]) -> Matrix:
-        return self._log_y[:, None] - self._laws[:, law] - self._levels(law)
+        return self._residual_of_law[:, law]
 
     def _covariance(self, h: int, noise: Vector) -> Matrix:
         return self._sum(h, self._parts) + np.diag(self.settings[h].own ** 2 + noise**2)

@@ -2,7 +2,8 @@
 
 `python forking.py PLAN`, where PLAN is JSON: the calls, and what the shell that starts this has
 closed. Each call gets its variables, its folder and its output, and ends with what an interpreter
-does for its output at its end. The exit codes then stand in PLAN.
+does for its output at its end. The exit codes then stand in PLAN. Without PLAN it reads such files'
+names from standard input, line by line, and prints each when its calls are done.
 """
 
 from __future__ import annotations
@@ -88,7 +89,6 @@ def call(argv: list[str]) -> NoReturn:
 
 def run(plan: Path) -> None:
     """Fork for each call; the parent writes the exit codes."""
-    build_parser("*")
     data = json.loads(plan.read_text())
     for name in HEAVY if len(data["jobs"]) > FEW else ():
         importlib.import_module(name)
@@ -103,5 +103,16 @@ def run(plan: Path) -> None:
     plan.write_text(json.dumps(codes))
 
 
+def serve() -> None:
+    """Make the calls of one plan after another."""
+    for line in iter(sys.stdin.readline, ""):
+        run(Path(line.rstrip("\n")))
+        print(line, end="", flush=True)
+
+
 if __name__ == "__main__":
-    run(Path(sys.argv[1]))
+    build_parser("*")
+    if sys.argv[1:]:
+        run(Path(sys.argv[1]))
+    else:
+        serve()

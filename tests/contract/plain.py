@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -10,6 +14,7 @@ from advisor.paths import share
 from release import tree
 
 ROOT = share("config").parent
+FORKING = Path(__file__).with_name("forking.py")
 _SOURCES = {"advisor": ROOT / "advisor", "advisor_tui": ROOT / "tui/advisor_tui", "db": ROOT / "db"}
 
 
@@ -27,8 +32,44 @@ def plain_advisor(folder: Path) -> Path:
         (folder / package).symlink_to(source)
     program = folder / "bin/advisor"
     program.parent.mkdir()
-    code = f"import sys; sys.path.insert(0, '{folder}'); from advisor.cli import main; "
-    start = f'{sys.executable} -I -S -c "{code}sys.exit(main())"'
+    start = shlex.join(_plain_python(folder, "from advisor.cli import main; sys.exit(main())"))
     program.write_text(f'#!/bin/sh\nexec {start} "$@"\n')
     program.chmod(0o755)
     return program
+
+
+def _plain_python(folder: Path, code: str) -> list[str]:
+    """Return the words that start an interpreter which runs code and sees that folder alone."""
+    return [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, '{folder}'); {code}"]
+
+
+class PlainCalls:
+    """One interpreter that has loaded the advisor of a folder, and forks for each call."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder, self._environment = folder, dict(environment)
+        code = f"import runpy; runpy.run_path('{FORKING}', run_name='__main__')"
+        self._interpreter = subprocess.Popen(
+            _plain_python(folder, f"sys.argv = sys.argv[:1]; {code}"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=self._environment,
+            text=True,
+        )
+
+    def close(self) -> None:
+        """End the interpreter."""
+        self._interpreter.communicate(timeout=60)
+
+    def run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run ``advisor`` with these words, in the folder."""
+        job = {"argv": words, "to": "", "place": str(self._folder), "variables": self._environment}
+        plan = self._folder / "plan.json"
+        plan.write_text(json.dumps({"jobs": [job], "closed": ""}))
+        stdin, stdout = self._interpreter.stdin, self._interpreter.stdout
+        assert stdin is not None and stdout is not None
+        print(plan, file=stdin, flush=True)
+        assert stdout.readline() == f"{plan}\n"
+        [code] = json.loads(plan.read_text())
+        out, err = ((self._folder / name).read_text() for name in ("out", "err"))
+        return subprocess.CompletedProcess(words, code, out, err)

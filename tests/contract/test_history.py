@@ -171,6 +171,7 @@ def test_a_collection_writes_the_history_before_it_prunes_whole_months(
 
 KILLED = """
 import os, signal, sys
+import advisor.cli.collect, advisor.cli.prune, duckdb, numpy
 from advisor.cli import main
 from advisor.loop import history
 from advisor.store import pruning
@@ -188,9 +189,14 @@ def counted(function):
 
 history._PART, pruning._STEP = 20, 4
 history.synced, pruning._begin_part = counted(history.synced), counted(pruning._begin_part)
-sys.exit(main(sys.argv[1:]))
+for _ in sys.stdin:
+    child = os.fork()
+    if not child:
+        sys.stdout = open(os.devnull, "w")
+        os._exit(main(sys.argv[1:]))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""A program that is killed after six parts of what it writes and forgets."""
+"""A program that is killed after six parts of what it writes and forgets: a fork for each line."""
 
 
 def test_a_collection_that_is_killed_again_and_again_comes_to_its_end(
@@ -200,14 +206,24 @@ def test_a_collection_that_is_killed_again_and_again_comes_to_its_end(
     report = ("report", "--since", SINCE, "--json", "--db", aged)
     before, written_whole = json.loads(advisor(*report).out), dict[Path, bytes]()
     command = [sys.executable, "-c", KILLED, "collect", "--scheduler", "local", "--db", str(aged)]
-    for _ in range(100):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if not written_whole and (folder / "pruning.json").exists():
-            written_whole = contents(folder)
-        if done.returncode == 0:
-            break
-        assert done.returncode == -signal.SIGKILL, done.stderr
-    assert done.returncode == 0 and not done.stderr
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stdin is not None and program.stdout is not None
+        for _ in range(100):
+            print(file=program.stdin, flush=True)
+            code = int(program.stdout.readline())
+            if not written_whole and (folder / "pruning.json").exists():
+                written_whole = contents(folder)
+            if code == 0:
+                break
+            assert code == -signal.SIGKILL
+        _, errors = program.communicate()
+    assert code == 0 and not errors
     kept_from = (datetime.now(UTC) - timedelta(days=90)).strftime("%Y-%m")
     assert min(months_of(aged)) >= kept_from
     assert written_whole.keys() - contents(folder).keys() == {folder / "pruning.json"}

@@ -6,41 +6,40 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from advisor import laboratory
-from tests.contract.plain import plain_advisor
+from tests.contract.plain import PlainCalls, plain_advisor
 
 Run = Callable[[str], subprocess.CompletedProcess[str]]
 HOW = "part of the laboratory; pip install hpc-advisor[lab]"
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """Run the advisor as it is without the laboratory."""
     place = tmp_path_factory.mktemp("plain")
-    program = plain_advisor(place)
+    plain_advisor(place)
     (place / "runs.csv").write_text(
         "nodes,ranks_per_node,threads_per_node,freq_khz,time_s,energy_j\n"
         + "".join(f"1,1,{t},2000000,{100 / t + t:.2f},{900 + 50 * t}\n" for t in (1, 2, 4, 8))
     )
     (place / "summary.yml").write_text("")
     (place / "stencil.ini").write_text("[Experiment]\n")
-    environment = {**os.environ, "ADVISOR_DB": str(place / "a.db")}
+    calls = PlainCalls(place, {**os.environ, "ADVISOR_DB": str(place / "a.db")})
+    yield lambda words: calls.run(shlex.split(words))
+    calls.close()
 
-    def run(words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [program, *shlex.split(words)],
-            cwd=place,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
 
-    return run
+def test_the_program_itself_says_it_too(tmp_path: Path) -> None:
+    """All else here is asked of forks of one interpreter."""
+    done = subprocess.run(
+        [plain_advisor(tmp_path), "lab", "pareto"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (2, f"advisor lab pareto: {HOW}\n")
 
 
 @pytest.mark.parametrize("more", ["", " --help", " show app", " --json"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from advisor.core.protocol import MAX_SCRIPT
 from advisor.paths import share
+from tests.forked import forked
 
 PROGRAM = share("config").parent / "benchmarks" / "reach.py"
 
@@ -50,13 +52,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def reach(folder: Path, *options: str, **environment: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), str(folder), "--json", *options],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        timeout=120,
-    )
+    """Run the program as a fork of this process; what it prints for people is asked of itself."""
+
+    def run() -> int:
+        sys.argv = [str(PROGRAM), str(folder), "--json", *options]
+        sys.path.insert(0, str(PROGRAM.parent))
+        runpy.run_path(str(PROGRAM), run_name="__main__")
+        return 0
+
+    done = forked(run, {**os.environ, **environment})
     assert (done.returncode, done.stderr) == (0, "")
     result: dict[str, Any] = json.loads(done.stdout)
     return result

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,16 +88,30 @@ def fill(path: Path, threads: int = 8) -> None:
         )
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
+@contextmanager
+def short_folder() -> Iterator[Path]:
     """A folder with a path short enough for a socket."""
     folder = Path(f"/tmp/adv-{os.getpid()}-{time.monotonic_ns() % 10**9}")
     folder.mkdir(mode=0o755)
-    return folder
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with short_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
 def start(place: Path) -> Iterator[Start]:
+    with daemons_of(place) as starting:
+        yield starting
+
+
+@contextmanager
+def daemons_of(place: Path) -> Iterator[Start]:
+    """Start daemons that watch no scheduler, unless said otherwise, and end them."""
     processes: list[subprocess.Popen[str]] = []
 
     def run(*arguments: str, db: Path | None = None, wait: bool = True) -> subprocess.Popen[str]:
@@ -111,6 +126,8 @@ def start(place: Path) -> Iterator[Start]:
             str(db or place / "a.db"),
             "--refresh",
             "0.05",
+            "--watch",
+            "0",
             *arguments,
         ]
         process = subprocess.Popen(command, stderr=(place / "log").open("w"), text=True)
@@ -119,12 +136,22 @@ def start(place: Path) -> Iterator[Start]:
             wait_for(lambda: ask(place, {"v": 1, "op": "ping"}).get("pong") is True)
         return process
 
-    yield run
-    for process in processes:
-        process.send_signal(signal.SIGCONT)
-        process.terminate()
-        process.wait(10)
-    subprocess.run(["rm", "-rf", str(place)], check=True)
+    try:
+        yield run
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Path]:
+    """The folder of a daemon for all that one goes on answering after."""
+    with short_folder() as folder, daemons_of(folder) as starting:
+        fill(folder / "a.db")
+        starting()
+        yield folder
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
@@ -155,7 +182,7 @@ def ask(place: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 def test_it_answers_records_and_stops_cleanly(place: Path, start: Start) -> None:
     fill(place / "a.db")
-    daemon = start()
+    daemon = start("--watch", "30")
     answer = ask(place, DECIDE)
     assert answer["v"] == 1
     assert answer["env"] == {"OMP_NUM_THREADS": "8"}
@@ -218,13 +245,9 @@ def test_a_reader_of_the_log_that_hangs_does_not_keep_it_from_ending(
         (b'{"v":1,"op":"observe","observations":[{"time_s":1}]}\n', "configuration"),
     ],
 )
-def test_nonsense_is_answered_with_an_error(
-    place: Path, start: Start, line: bytes, error: str
-) -> None:
-    fill(place / "a.db")
-    start()
-    assert error in exchange(place, line)["error"]
-    assert ask(place, DECIDE)["env"]
+def test_nonsense_is_answered_with_an_error(shared: Path, line: bytes, error: str) -> None:
+    assert error in exchange(shared, line)["error"]
+    assert ask(shared, DECIDE)["env"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may have so much on its way")
@@ -246,25 +269,21 @@ def test_a_line_too_long_is_refused_where_its_end_comes_along(place: Path, start
     assert ask(place, DECIDE)["env"]
 
 
-def test_half_a_line_and_silence_block_nobody(place: Path, start: Start) -> None:
-    fill(place / "a.db")
-    start()
+def test_half_a_line_and_silence_block_nobody(shared: Path) -> None:
     silent = []
     for _ in range(200):
         client = socket.socket(socket.AF_UNIX)
-        client.connect(str(place / "s"))
+        client.connect(str(shared / "s"))
         client.sendall(b'{"v":1,')
         silent.append(client)
-    assert ask(place, DECIDE)["env"]
+    assert ask(shared, DECIDE)["env"]
     for client in silent:
         client.close()
 
 
-def test_several_lines_on_one_connection_come_back_in_order(place: Path, start: Start) -> None:
-    fill(place / "a.db")
-    start()
+def test_several_lines_on_one_connection_come_back_in_order(shared: Path) -> None:
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(place / "s"))
+        client.connect(str(shared / "s"))
         client.sendall(b'{"v":1,"op":"ping"}\n' + json.dumps(DECIDE).encode() + b'\n{"v":')
         client.sendall(b'1,"op":"status"}\n')
         with client.makefile("rb") as lines:
@@ -272,14 +291,12 @@ def test_several_lines_on_one_connection_come_back_in_order(place: Path, start: 
     assert "pong" in answers[0] and "rewrite" in answers[1] and "models" in answers[2]
 
 
-def test_a_client_that_reads_late_gets_all_answers_in_order(place: Path, start: Start) -> None:
+def test_a_client_that_reads_late_gets_all_answers_in_order(shared: Path) -> None:
     """They are more than a socket holds, so that the daemon keeps some until they are taken."""
-    fill(place / "a.db")
-    start()
     lines = [{"v": 1, "op": op} for _ in range(120) for op in ("metrics", "ping")]
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(30)
-        client.connect(str(place / "s"))
+        client.connect(str(shared / "s"))
         client.sendall(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
         time.sleep(0.3)
         client.shutdown(socket.SHUT_WR)
@@ -288,11 +305,9 @@ def test_a_client_that_reads_late_gets_all_answers_in_order(place: Path, start: 
     assert sum(len(a.get("metrics", "")) for a in answers) > 250_000
 
 
-def test_a_client_may_ask_again_at_once_or_later(place: Path, start: Start) -> None:
-    fill(place / "a.db")
-    start()
+def test_a_client_may_ask_again_at_once_or_later(shared: Path) -> None:
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(place / "s"))
+        client.connect(str(shared / "s"))
         with client.makefile("rb") as lines:
             for pause in (0.0, 0.0, 0.05, 0.05):
                 time.sleep(pause)
@@ -440,7 +455,6 @@ def test_a_socket_handed_over_by_systemd(place: Path) -> None:
             daemon.terminate()
     assert (place / "s").exists()
     listener.close()
-    subprocess.run(["rm", "-rf", str(place)], check=True)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to ask as somebody else")

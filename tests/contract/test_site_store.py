@@ -5,45 +5,43 @@ from __future__ import annotations
 import grp
 import json
 import os
+import pwd
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import ClusterShell.NodeSet  # noqa: F401  # as nobody a fork cannot, where Python is in root's home
 import pytest
+from advisor_tui.session import Session
 
+from advisor import paths
+from advisor.cli import main
 from advisor.core.protocol import call
 from advisor.store.publish import publish
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from tests.examples import example_store
+from tests.forked import forked
 from tests.profiled import grid_profile, write_runs
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv"
 )
-VERB = """
+DAEMON = """
 import sys
 from pathlib import Path
 from advisor import paths
 paths.SYSTEM = Path(sys.argv[1])
 from advisor.cli import main
 sys.exit(main(sys.argv[2:]))
-"""
-DESK = """
-import sys
-from pathlib import Path
-from advisor import paths
-paths.SYSTEM = Path(sys.argv[1])
-from advisor_tui.session import Session
-print(Session.here().store)
 """
 AS_NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup")
 
@@ -70,7 +68,7 @@ class Layout:
     def serve(self, *argv: str) -> subprocess.Popen[bytes]:
         self.socket.unlink(missing_ok=True)
         daemon = subprocess.Popen(
-            [sys.executable, "-c", VERB, str(self.root), "serve", *argv],
+            [sys.executable, "-c", DAEMON, str(self.root), "serve", *argv],
             env=self.environment("root"),
             stderr=subprocess.DEVNULL,
         )
@@ -81,19 +79,33 @@ class Layout:
             time.sleep(0.02)
         return daemon
 
-    def user(
-        self, *argv: str, code: str = VERB, groups: str = "--clear-groups"
+    def as_nobody(
+        self, task: Callable[[], int], groups: Sequence[int] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """Run a verb as nobody, in nobody's home."""
-        return subprocess.run(
-            [*AS_NOBODY, groups, sys.executable, "-c", code, str(self.root), *argv],
-            env=self.environment("home"),
-            cwd=self.root / "home",
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=120,
-        )
+        """Run a task on this machine as nobody, in nobody's home."""
+
+        def run() -> int:
+            os.setgroups(groups)
+            os.setgid(grp.getgrnam("nogroup").gr_gid)
+            os.setuid(pwd.getpwnam("nobody").pw_uid)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            paths.SYSTEM = self.root
+            return task()
+
+        return forked(run, self.environment("home"), self.root / "home")
+
+    def user(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        """Run a verb as nobody."""
+        return self.as_nobody(lambda: main(argv))
+
+    def desk(self) -> str:
+        """Return the store that the TUI shows nobody."""
+
+        def show() -> int:
+            print(Session.here().store)
+            return 0
+
+        return self.as_nobody(show).stdout.strip()
 
     def good(self, *argv: str) -> str:
         done = self.user(*argv)
@@ -109,7 +121,8 @@ def layout() -> Iterator[Layout]:
             (found.root / folder).mkdir(parents=True, exist_ok=True)
             (found.root / folder).chmod(0o755)
         shutil.chown(found.root / "home", "nobody", "nogroup")
-        if found.user(code="import advisor.cli").returncode:
+        probe = [*AS_NOBODY, "--clear-groups", sys.executable, "-c", "import advisor.cli"]
+        if subprocess.run(probe, env=found.environment("home"), capture_output=True).returncode:
             pytest.skip("others than root cannot read this checkout")
         example_store(found.store, "nobody")
         found.store.chmod(0o644)  # this site lets everybody read it
@@ -147,13 +160,13 @@ def test_a_plain_user_reads_the_sites_store(layout: Layout) -> None:
     assert json.loads(wanted[READING[0]].stdout)["models"]
     assert json.loads(wanted[READING[1]].stdout)["jobs"] > 0
     assert json.loads(wanted[READING[2]].stdout)["application"] == "cg-solver"
-    assert layout.user(code=DESK).stdout.strip() == str(layout.store)
+    assert layout.desk() == str(layout.store)
     for number in (signal.SIGTERM, signal.SIGKILL):
         daemon.send_signal(number)
         daemon.wait()
         assert json.loads(layout.good(*READING[0]))["models"], number
         assert json.loads(layout.good(*READING[1]))["jobs"] > 0, number
-        assert layout.user(code=DESK).stdout.strip() == str(layout.store)
+        assert layout.desk() == str(layout.store)
         daemon = layout.serve()
 
 
@@ -214,7 +227,7 @@ def test_ones_own_store_comes_first(layout: Layout) -> None:
     example_store(own, "nobody")
     for path in (own, *own.parents[:3]):
         shutil.chown(path, "nobody", "nogroup")
-    assert layout.user(code=DESK).stdout.strip() == str(own)
+    assert layout.desk() == str(own)
 
 
 def test_a_login_node_has_the_store_its_daemon_answers_from(layout: Layout) -> None:
@@ -223,7 +236,7 @@ def test_a_login_node_has_the_store_its_daemon_answers_from(layout: Layout) -> N
     publish(layout.store, shared / "advisor.db")
     layout.store.unlink()
     layout.serve("--read-only", "--db", str(shared / "advisor.db"))
-    assert layout.user(code=DESK).stdout.strip() == str(shared / "advisor.db")
+    assert layout.desk() == str(shared / "advisor.db")
     assert json.loads(layout.good(*READING[0]))["models"]
     status = call(layout.socket, {"op": "status"})
     assert status["store"] == str(shared / "advisor.db")
@@ -321,14 +334,13 @@ def test_whose_jobs_the_daemon_shows(layout: Layout) -> None:
     daemon = layout.serve()
     root = call(layout.socket, {"op": "history", "job": others})
     assert [d["user"] for d in root["decisions"]] == ["root"]  # type: ignore[attr-defined]
-    ask = (
-        "import json, sys\nfrom pathlib import Path\nfrom advisor.core.protocol import call\n"
-        f"print(json.dumps(call(Path({str(layout.socket)!r}), json.loads(sys.argv[2]))))"
-    )
 
-    def asked(groups: str = "--clear-groups", **request: object) -> dict[str, Any]:
-        done = layout.user(json.dumps(request), code=ask, groups=groups)
-        found: dict[str, Any] = json.loads(done.stdout)
+    def asked(*groups: int, **request: object) -> dict[str, Any]:
+        def ask() -> int:
+            print(json.dumps(call(layout.socket, request)))
+            return 0
+
+        found: dict[str, Any] = json.loads(layout.as_nobody(ask, groups).stdout)
         return found
 
     assert asked(op="history", job=others)["decisions"] == []
@@ -352,14 +364,14 @@ def test_whose_jobs_the_daemon_shows(layout: Layout) -> None:
     daemon.wait()
     layout.serve("--admin-group", "adm")
     number = grp.getgrnam("adm").gr_gid
-    many = ",".join(str(gid) for gid in (*range(70000, 70100), number))
     for groups, seen_others in (
-        (f"--groups={number}", True),
-        (f"--groups={many}", True),
-        ("--groups=70000", False),
-        ("--clear-groups", False),
+        ((number,), True),
+        ((*range(70000, 70100), number), True),
+        ((70000,), False),
+        ((), False),
     ):
-        assert bool(asked(groups, op="history", job=others)["decisions"]) is seen_others, groups
+        answer = asked(*groups, op="history", job=others)
+        assert bool(answer["decisions"]) is seen_others, groups
 
 
 def test_a_site_that_closes_its_store(layout: Layout) -> None:

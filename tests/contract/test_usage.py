@@ -39,6 +39,15 @@ def test_what_was_probably_meant(advisor: Advisor, words: str, meant: str) -> No
     assert f"did you mean {meant}?" in done.err
 
 
+@pytest.mark.parametrize("words", ["- report", "-5 report", "lab - rank"])
+def test_what_is_no_verb_is_answered_with_all_verbs(advisor: Advisor, words: str) -> None:
+    """Whatever verb follows: its parser alone would know no other."""
+    done = advisor(*words.split())
+    assert done.code == 2 and f"there is no verb {words.split()[-2]!r}" in done.err
+    others = ("bench", "classify") if words.startswith("lab") else ("explain", "store")
+    assert "choose from" in done.err and all(name in done.err for name in others)
+
+
 @pytest.mark.parametrize("words", ["optons --json", "options --json", "options A B --json"])
 def test_an_error_is_json_where_answers_are(advisor: Advisor, words: str) -> None:
     done = advisor(*words.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,17 @@ class Site:
     ) -> scheduler_command.CommandAnswer:
         """Run a program of the complex as a fork of this process: it need load no interpreter.
 
-        Of others, of the daemon's and of what tests start themselves, all is as ever.
+        qmgr, which is asked a hundred times for one site and reads no environment, runs here. Of
+        others, of the daemon's and of what tests start themselves, all is as ever.
         """
         program = Path(argv[0])
         text = fake_pbs.text_of(self.root, program.name)
         if program.parent != self.root / "bin" or program.read_text() != text:
             return ANSWER(argv, environment, timeout_s)
+        if program.name == "qmgr":
+            with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+                code = fake_pbs.run(self.root, "qmgr", list(argv[1:]))
+            return scheduler_command.CommandAnswer(code, out.getvalue(), err.getvalue())
         done = forked(lambda: fake_pbs.run(self.root, program.name, list(argv[1:])), environment)
         return scheduler_command.CommandAnswer(done.returncode, done.stdout, done.stderr)
 

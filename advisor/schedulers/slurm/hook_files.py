@@ -404,7 +404,7 @@ def _library(compiler: str, source: bytes) -> bytes | None:
 
 def _lua_text(text: str) -> str:
     """Return text as a Lua literal."""
-    if any(not c.isprintable() for c in text):
+    if not text.isprintable():
         raise InputError(f"{text!r} has control characters", hint="choose another name")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -224,13 +225,19 @@ def test_nothing_is_known_of_the_cluster(home: Path, tmp_path: Path) -> None:
 
 UNDERSTOOD = """\
 local json = use("json")
+local plans = json.decode(io.read("*l"))
 for line in io.lines() do
   local case = json.decode(line)
-  for _, plan in ipairs(case.plans) do
+  for _, plan in ipairs(plans) do
     print(use("understood").refused(plan, case.options, case.variables, case.program))
   end
 end
 """
+
+
+def asked(plans: Sequence[Mapping[str, object]], *cases: str) -> bytes:
+    """Return what UNDERSTOOD reads: the plans, then each case, which is JSON, in a line."""
+    return "".join(f"{line}\n" for line in (json.dumps(plans), *cases)).encode()
 
 
 VALUES_SET = [
@@ -300,16 +307,15 @@ def judged(program: str) -> tuple[bytes, dict[tuple[str, str], bool]]:
     ]
     lines, binds = [], {}
     for given, set_ in cases:
-        case = {"program": program, "options": given, "variables": set_}
-        lines.append(json.dumps({**case, "plans": PLANS}))
+        lines.append(json.dumps({"program": program, "options": given, "variables": set_}))
         found = slurm_table.judge(given, set_, program)
         for axis in AXES:
             cap_of_job = axis == "frequency" and program != slurm_table.STEP
             whatever = {"all"} if cap_of_job else {"all", "shape"}
             bound = {axis, *whatever} & found.binds.keys() or found.not_understood
-            binds[json.dumps(case), axis] = bool(bound)
+            binds[lines[-1], axis] = bool(bound)
     assert len(binds) == len(cases) * len(AXES)
-    return "\n".join(lines).encode() + b"\n", binds
+    return asked(PLANS, *lines), binds
 
 
 @pytest.mark.parametrize("program", slurm_table.READS)
@@ -332,8 +338,8 @@ def test_the_first_that_binds_a_plan_is_told(
     home: Path, plan: dict[str, str], options: dict[str, str], said: str
 ) -> None:
     plans = [{"options": plan, "env": {}}]
-    case = {"plans": plans, "options": options, "variables": {}, "program": "sbatch"}
-    assert run(home, UNDERSTOOD, json.dumps(case).encode() + b"\n").decode().strip() == said
+    case = {"options": options, "variables": {}, "program": "sbatch"}
+    assert run(home, UNDERSTOOD, asked(plans, json.dumps(case))).decode().strip() == said
 
 
 def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_path: Path) -> None:
@@ -358,8 +364,8 @@ def test_the_hooks_know_what_the_site_says_of_its_own_options(home: Path, tmp_pa
         ({}, {"SLURM_CPU_FREQ_REQ": "2000000-1800000"}, {"frequency"}),
         ({}, {"SLURM_CPU_FREQ_REQ": "2000000x"}, {"frequency"}),
     ]:
-        case = {"program": "sbatch", "options": options, "variables": variables, "plans": PLANS}
-        said = run(tmp_path, UNDERSTOOD, json.dumps(case).encode() + b"\n").decode().splitlines()
+        case = {"program": "sbatch", "options": options, "variables": variables}
+        said = run(tmp_path, UNDERSTOOD, asked(PLANS, json.dumps(case))).decode().splitlines()
         assert {a for a, text in zip(AXES, said, strict=True) if text != "nil"} == bound
 
 
@@ -369,5 +375,4 @@ def test_a_site_may_say_it_of_a_variable_whatever_its_value(tmp_path: Path) -> N
         (tmp_path / name).write_bytes(data)
     plan = next(plan for plan in PLANS if "cpu-freq" in plan["options"])
     case = {"program": "sbatch", "options": {}, "variables": {"SLURM_CPU_FREQ_REQ": "1900000"}}
-    line = json.dumps({**case, "plans": [plan]})
-    assert run(tmp_path, UNDERSTOOD, line.encode() + b"\n").decode().split() == ["nil"]
+    assert run(tmp_path, UNDERSTOOD, asked([plan], json.dumps(case))).decode().split() == ["nil"]

@@ -148,8 +148,8 @@ def added_tables() -> dict[str, dialect.SchemaTable]:
     with closing(sqlite3.connect(":memory:")) as db:
         db.executescript(share("db/schema.sql").read_text(encoding="utf-8"))
         apply_added(db)
-        found = dialect.tables_of(db)
-    return {name: table for name, table in found.items() if name not in dialect.tables()}
+        tables_with_added = dialect.tables_of(db)
+    return {n: t for n, t in tables_with_added.items() if n not in dialect.tables()}
 
 
 def _add_tables(target: Database, with_rows: Mapping[str, dialect.SchemaTable]) -> None:

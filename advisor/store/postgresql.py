@@ -451,7 +451,7 @@ def make(connection: PostgresConnection) -> None:
         raise
 
 
-class Steps:
+class MigratedDatabase:
     """What sqlite-utils' Migrations and their steps ask of a database, said to PostgreSQL.
 
     Steps run in the caller's transaction and make tables by ``execute``.
@@ -524,7 +524,7 @@ def _upgrade(connection: PostgresConnection) -> None:
         applied = _applied(connection) or set()
         if any(name not in applied for name in MIGRATIONS):
             connection.script(dialect.FUNCTIONS)
-            load_steps().migrations.apply(Steps(connection))
+            load_steps().migrations.apply(MigratedDatabase(connection))
             continue_numbers(connection, dialect.tables())
         connection.execute("COMMIT")
     except BaseException:

@@ -42,10 +42,10 @@ def apply_added(connection: Database) -> None:
 
 def _database(connection: Database) -> Any:
     if not isinstance(connection, sqlite3.Connection):
-        from advisor.store.postgresql import PostgresConnection, Steps
+        from advisor.store.postgresql import MigratedDatabase, PostgresConnection
 
         assert isinstance(connection, PostgresConnection)
-        return Steps(connection)
+        return MigratedDatabase(connection)
     with _without_modules("numpy", "pandas"):
         from sqlite_utils import Database as File
 

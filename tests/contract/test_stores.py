@@ -37,7 +37,7 @@ from advisor.store.clusters import take_in
 from advisor.store.dialect import tables, translated
 from advisor.store.journal import Journal
 from advisor.store.move import move
-from advisor.store.postgresql import PostgresConnection, Steps
+from advisor.store.postgresql import MigratedDatabase, PostgresConnection
 from advisor.store.reader import Reader
 from advisor.store.stale import stale
 from advisor.store.versions import MIGRATIONS
@@ -286,7 +286,7 @@ def test_a_step_of_a_package_that_postgresql_cannot_take_is_named(
         writer.transaction() as db,
     ):
         assert isinstance(db, PostgresConnection)
-        Steps(db)["mine"].exists()
+        MigratedDatabase(db)["mine"].exists()
 
 
 def test_a_move_replaces_no_store(both: tuple[Path, DatabaseAddress]) -> None:

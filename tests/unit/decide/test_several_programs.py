@@ -1,0 +1,266 @@
+"""Jobs of several programs that run one after the other, each with a model of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from advisor.core.configuration import Configuration
+from advisor.core.option import Option
+from advisor.store.writer import Writer
+from tests.unit.decide.site import FREQS, ask, codes, model, policy
+
+TOP = FREQS[-1]
+SCRIPT = "#!/bin/bash\n./mesh\n./stencil\n"
+THREADS = range(4, 29, 4)
+
+
+def options(best: int = 20, *, times: float = 1.0) -> list[Option]:
+    """Return a program that ``best`` threads make as fast as more do, and that runs so long."""
+    return [point(t, 100 * times * best / min(t, best), 90 + 4.5 * t) for t in THREADS]
+
+
+def point(threads: int, time_s: float, power_w: float) -> Option:
+    energy_j, low, high = time_s * power_w, 0.995, 1.005
+    return Option(
+        Configuration("bdw", 1, 1, threads, TOP),
+        time_s,
+        low * time_s,
+        high * time_s,
+        energy_j,
+        low * energy_j,
+        high * energy_j,
+        measured=True,
+        confirmed=True,
+    )
+
+
+def mesh(store: Writer, best: int = 20, *, times: float = 1.0, **key: Any) -> int:
+    return model(store, "bdw", options(best, times=times), "mesh", **key)
+
+
+def changed(store: Writer, script: str = SCRIPT, arguments: str = "-N1 --exclusive") -> str:
+    """Return the threads that a job gets, "" for none; then it is left for its several steps."""
+    decision = ask(store, arguments, script)
+    assert decision.changed == ("several-programs" in codes(decision))
+    assert decision.changed or "several-steps" in codes(decision)
+    assert not decision.rewrite
+    return decision.environment.get("OMP_NUM_THREADS", "")
+
+
+def test_all_programs_get_fewer_threads_that_are_better_for_each(store: Writer) -> None:
+    assert changed(store) == ""  # mesh is not known
+    mesh(store)
+    decision = ask(store, script=SCRIPT)
+    assert decision.environment == {"OMP_NUM_THREADS": "20"} and decision.rewrite == {}
+    assert decision.baseline == Configuration("bdw", 1, 1, 28, TOP)
+    assert decision.model_id is None and decision.energy_quality == "measured"
+    assert [(p["application"], p["time_share"]) for p in decision.parts] == [
+        ("mesh", 0.5),
+        ("stencil", 0.5),
+    ]
+    text = next(r.text for r in decision.reasons if r.code == "several-programs")
+    assert "mesh, stencil" in text and "advisor: this job runs on" in decision.message
+
+
+def test_what_is_promised_is_the_sum(store: Writer) -> None:
+    mesh(store, times=3.0)
+    alone = [ask(store, script=f"#!/bin/bash\n./{name}\n") for name in ("mesh", "stencil")]
+    both = ask(store, script=SCRIPT)
+    assert both.chosen is not None and both.baseline_time_s is not None
+    for name in ("baseline_time_s", "baseline_energy_j"):
+        assert getattr(both, name) == pytest.approx(sum(getattr(d, name) for d in alone))
+    chosen = [d.chosen for d in alone if d.chosen]
+    assert both.chosen.time_s == pytest.approx(sum(c.time_s for c in chosen))
+    assert both.chosen.energy_j == pytest.approx(sum(c.energy_j for c in chosen))
+    for kind in ("time", "energy"):
+        changes = [getattr(c, kind).change for c in chosen]
+        change = getattr(both.chosen, kind).change
+        assert change == pytest.approx(changes[0]) or min(changes) <= change <= max(changes)
+    assert [p["time_share"] for p in both.parts] == [0.75, 0.25]
+
+
+def test_one_program_that_needs_them_keeps_the_threads_of_all(store: Writer) -> None:
+    mesh(store, best=28, times=0.001)  # however short it is
+    assert changed(store) == ""
+    mesh(store, best=24)
+    assert changed(store) == "24"  # and not the 20 that are best for stencil
+
+
+@pytest.mark.parametrize("order", ["mesh stencil", "stencil mesh", "mesh stencil mesh"])
+def test_order_and_number_of_the_programs_do_not_matter(store: Writer, order: str) -> None:
+    mesh(store)
+    lines = "".join(f"./{name}\n" for name in order.split())
+    assert changed(store, f"#!/bin/bash\n{lines}") == "20"
+
+
+def test_one_program_in_several_ways_is_known_by_each(store: Writer) -> None:
+    script = "#!/bin/bash\n./stencil 1\n./stencil 2\n"
+    policy(store, unknown_workload="none")
+    assert changed(store, script) == ""
+    model(store, "bdw", options(), workload="1")
+    assert changed(store, script) == ""
+    model(store, "bdw", options(), workload="2")
+    assert changed(store, script) == "20"
+
+
+LEFT = [
+    "if [ -e x ]; then ./mesh; fi\n./stencil",
+    "./mesh && ./stencil",
+    "./mesh &\n./stencil\nwait",
+    "for i in 1 2; do ./mesh; done\n./stencil",
+    "run() { ./mesh; }\nrun\n./stencil",
+    "(./mesh)\n./stencil",
+    "./mesh | ./stencil",
+    "x=$(./mesh)\n./stencil",
+    "source env.sh\n./mesh\n./stencil",
+    "eval $CMD\n./mesh\n./stencil",
+    "trap ./mesh EXIT\n./mesh\n./stencil",
+    "./mesh\n./stencil\n./other",
+    "./mesh\n./stencil\nbash more.sh",
+    "make\n./mesh\n./stencil",
+    "srun ./mesh\n./stencil",
+    "srun ./mesh\nsrun ./stencil",
+    "export OMP_NUM_THREADS=28\n./mesh\n./stencil",
+    "OMP_NUM_THREADS=28 ./mesh\n./stencil",
+    "export OMP_NUM_THREADS=$(nproc)\n./mesh\n./stencil",
+    "export MKL_NUM_THREADS=4\n./mesh\n./stencil",
+    "./mesh --threads 28\n./stencil",
+    "taskset -c 0-13 ./mesh\n./stencil",
+    "export OMPI_MCA_rmaps_base_mapping_policy=core\n./mesh\n./stencil",
+    "timeout 10 ./mesh\n./stencil",
+    "(sleep 60; kill $$) &\n./mesh\n./stencil",
+    "mpirun -n 2 ./mesh\nmpirun -n 1 ./stencil",
+    "mpirun -n 2 ./mesh\n./stencil",
+    "torchrun ./mesh\n./stencil",
+]
+
+
+@pytest.mark.parametrize("script", LEFT)
+def test_what_leaves_open_what_runs_or_states_threads_is_left(store: Writer, script: str) -> None:
+    mesh(store)
+    decision = ask(store, script=f"#!/bin/bash\n{script}\n")
+    assert not decision.environment and "several-programs" not in codes(decision)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        {"stats": {}},  # no run with the variable unset used all cores
+        {"stats": {"threads_unset": [[1, 1, 20]]}},
+        {"energy_quality": "estimated"},
+        {"energy_quality": "missing"},
+    ],
+)
+def test_each_program_needs_what_a_job_of_it_alone_would(store: Writer, key: Any) -> None:
+    mesh(store, **key)
+    assert changed(store) == ""
+
+
+def test_cores_a_task_that_are_all_of_the_node_need_a_run_that_knew_them(store: Writer) -> None:
+    shape = [[1, 1, 28]]
+    stated = "-N1 -n1 --exclusive -c 28"
+    mesh(store, stats={"threads_unset": shape})
+    assert changed(store, arguments=stated) == "" and changed(store) == "20"
+    mesh(store, stats={"threads_unset": shape, "threads_of_cores": shape})
+    assert changed(store, arguments=stated) == "20"
+    assert changed(store, arguments="-N1 -n1 --exclusive -c 14") == ""  # the user's own number
+
+
+def test_the_site_may_vouch_for_one_and_runs_for_the_other(store: Writer) -> None:
+    mesh(store, stats={})
+    rule = {"name": "mesh", "executable": ["mesh"], "threads_unset": "all-cores"}
+    store.apply_config("site", path="s", text="1", compiled={"applications": [rule]}, by="t")
+    assert changed(store) == "20"
+    rule = {"name": "mesh", "executable": ["mesh"], "threads_from": ["MESH_THREADS"]}
+    store.apply_config("site", path="s", text="2", compiled={"applications": [rule]}, by="t")
+    mesh(store)
+    assert changed(store) == ""  # another variable
+
+
+def test_a_rule_by_the_job_s_name_names_none_of_its_programs(store: Writer) -> None:
+    mesh(store)
+    rule = {"name": "mesh", "job_name": ["mesh*"]}
+    store.apply_config("site", path="s", text="1", compiled={"applications": [rule]}, by="t")
+    assert changed(store, "#!/bin/bash\n./other\n./stencil\n", "-N1 --exclusive -J mesh1") == ""
+
+
+@pytest.mark.parametrize(("minutes", "threads"), [(4, "16"), (3, "")])
+def test_all_of_them_together_must_end_within_the_limit(
+    store: Writer, minutes: int, threads: str
+) -> None:
+    policy(store, max_slowdown=0.3)
+    for name in ("mesh", "stencil"):  # 84 s each as written, 100 s with 16 threads
+        model(store, "bdw", [point(28, 84, 240), point(16, 100, 100)], name)
+    assert changed(store, f"#!/bin/bash\n#SBATCH -t {minutes}\n./mesh\n./stencil\n") == threads
+
+
+def test_policy_user_and_holdout_hold(store: Writer) -> None:
+    mesh(store)
+    assert ask(store, script=SCRIPT, env={"ADVISOR": "off"}).environment == {}
+    assert ask(store, script=SCRIPT, env={"OMP_NUM_THREADS": "14"}).environment == {}
+    assert ask(store, script=SCRIPT, env={"ADVISOR_APPLICATION": "mesh"}).environment == {}
+    pin = {"version": 1, "workloads": {"mesh/*": {"pin": {"threads_per_node": 4}}}}
+    assert ask(store, script=SCRIPT, choices=pin).environment == {}
+    policy(store, holdout=0.5)
+    held = ask(store, script=SCRIPT, chance=lambda: 0.1)
+    assert held.holdout and not held.environment
+    policy(store, mode="advise")
+    shown = ask(store, script=SCRIPT)
+    assert shown.chosen is not None and not shown.changed and "mode-advise" in codes(shown)
+    rules = [{"match": {"application": ["mesh"]}, "set": {"goal": "min_time"}}]
+    policy(store, rules=rules)
+    assert ask(store, script=SCRIPT).environment == {}
+
+
+def test_jobs_that_share_their_nodes_or_have_several_types_are_left(store: Writer) -> None:
+    mesh(store)
+    assert changed(store, arguments="-n1 -c 4 --mem=1000") == ""
+    assert changed(store, arguments="-N1 --exclusive -p mixed") == ""
+
+
+BUILD = {"path": "/home/stencil", "size": 1, "mtime": 1, "build": "adler:00000001:1"}
+OTHER = {"path": "/home/mesh", "size": 1, "mtime": 1, "build": "adler:00000002:1"}
+SHAPES = {"threads_unset": [[1, 1, t] for t in THREADS]}
+
+
+def looking(store: Writer, script: str, **more: Any) -> Any:
+    return ask(store, script=script, hook="cli_filter", cwd="/home", **more)
+
+
+def test_hooks_look_at_one_file_so_that_no_other_may_have_to_be_looked_at(store: Writer) -> None:
+    model(store, "bdw", options(), stats={**SHAPES, "program": [BUILD]})
+    mesh(store, stats=SHAPES)
+    decision = looking(store, SCRIPT)
+    assert decision.environment and decision.look_at["build"] == BUILD["build"]
+    again = {**BUILD, "build": "adler:00000009:1", "size": "2", "mtime": "2"}
+    assert "program-rebuilt" in codes(looking(store, SCRIPT, program=again))
+    assert not looking(store, SCRIPT, program=again).environment
+    mesh(store, stats={**SHAPES, "program": [OTHER]})
+    assert not looking(store, SCRIPT).environment
+
+
+def test_one_file_must_be_the_build_of_every_model(store: Writer) -> None:
+    script = "#!/bin/bash\n./stencil 1\n./stencil 2\n"
+    for workload, programs in (("1", [BUILD, OTHER]), ("2", [BUILD])):
+        model(store, "bdw", options(), workload=workload, stats={**SHAPES, "program": programs})
+    decision = looking(store, script)
+    assert decision.environment and decision.look_at["build"] == BUILD["build"]
+    model(store, "bdw", options(), workload="2", stats={**SHAPES, "program": [OTHER]})
+    assert looking(store, script).environment  # the one that both know
+    model(store, "bdw", options(), workload="1", stats={**SHAPES, "program": [BUILD]})
+    assert not looking(store, script).environment
+
+
+def test_a_suspended_model_speaks_for_none(store: Writer) -> None:
+    number = mesh(store)
+    assert changed(store) == "20"
+    store.set_model_state(number, "suspended", "test")
+    assert changed(store) == ""
+
+
+def test_more_programs_than_are_looked_at_are_left(store: Writer) -> None:
+    mesh(store)
+    assert changed(store, "#!/bin/bash\n" + "./mesh\n./stencil\n" * 6) == "20"
+    assert changed(store, "#!/bin/bash\n" + "./mesh\n./stencil\n" * 7) == ""

@@ -304,36 +304,35 @@ def _surely_once(place: ShellCommand) -> bool:
     return not (perhaps or place.background or place.piped or place.subshell)
 
 
-def in_order(script: str, arguments: tuple[str, ...] = ()) -> tuple[Command, ...]:
-    """Return the programs of a script of several where each runs once, one after the other.
+def in_order(script: str, arguments: tuple[str, ...] = ()) -> tuple[tuple[Command, ...], str]:
+    """Return the programs of a script of several where each runs once, one after the other, and
+    the script's text without its comments.
 
     None where reading leaves open what runs or with which variables, or something ends a program;
     nor of what srun starts, whose steps are told apart where they start. The script is one whose
     :func:`use_of_script` says :data:`SEVERAL_STEPS`.
     """
     reading = read(script, arguments)
-    programs, threads = reading.commands, reading.threads
-    if not 1 < len(programs) <= MOST_IN_ORDER or threads.why or threads.unclear:
-        return ()
-    if any(PLACES_RANKS.fullmatch(name) for name in reading.assigned) or has_watchdog(
-        reading.shell
-    ):
-        return ()
+    shell, programs, threads = reading.shell, reading.commands, reading.threads
+    unclear = shell.problem or threads.why or threads.unclear or has_watchdog(shell)
+    if unclear or any(PLACES_RANKS.fullmatch(name) for name in reading.assigned):
+        return (), ""
+    if not 1 < len(programs) <= MOST_IN_ORDER:
+        return (), ""
     for program in programs:
         starts_others = program.launcher == "srun" or program.executable in NO_PROGRAMS
         if starts_others or not _surely_once(program.place):
-            return ()
-    return programs
+            return (), ""
+    return programs, shell.text
 
 
-def use_of_one(
-    program: Command, script: str, arguments: tuple[str, ...], variables: tuple[str, ...]
-) -> ScriptUse:
+def use_of_one(program: Command, text: str, variables: tuple[str, ...]) -> ScriptUse:
     """Return what one of several programs of a script does with the job's cores while it runs.
 
-    Its threads alone may change: the others would feel another cap, node type or request as well.
+    ``text`` is the script's. Its threads alone may change: the others would feel another cap, node
+    type or request as well.
     """
-    use = _use(program, read(script, arguments).shell.text, variables, named=False)
+    use = _use(program, text, variables, named=False)
     return replace(
         use,
         frequency=use.frequency or _ONE_OF_SEVERAL,

@@ -95,16 +95,17 @@ def _apart(
     main = reading.recognised.command if reading.recognised else None
     moved = "chdir" in request.options
     files = {where(main, script, moved=moved): 1}
-    for program in in_order(script, arguments):
+    programs, text = in_order(script, arguments)
+    stated_settings = stated(request.environment, advisor_lines(script))
+    for program in programs:
         words = (program.executable, *program.arguments)
         # not by the job's name, which is that of all of them
         recognised = replace(recognise(None, command=words, rules=rules), command=None, how=())
         if not recognised.application:
             return ()
-        stated_settings = stated(request.environment, advisor_lines(script))
         names = recognised.application, recognised.workload
         settings = with_choices(stated_settings, request.choices, *names)
-        use = use_of_one(program, script, arguments, recognised.threads_from)
+        use = use_of_one(program, text, recognised.threads_from)
         place = where(program, script, moved=moved)
         file = files.setdefault(place, len(files) + 1) if place else 0
         apart.append(JobReading(recognised, settings, use=use, file=file))

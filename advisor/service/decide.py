@@ -106,7 +106,10 @@ def _known_otherwise(left: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Co
 
     Where both do, that which is better for the policy's goal.
     """
-    by_programs, by_jobs = by_its_programs(left), by_history(left)
+    by_programs = by_its_programs(left)
+    if isinstance(by_programs, Conclusion):
+        return by_programs
+    by_jobs = by_history(left)
     if by_programs is None:
         return by_jobs
     if isinstance(by_jobs, Conclusion):

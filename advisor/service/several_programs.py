@@ -46,19 +46,16 @@ class _Program:
         return program.known(self.baseline.model.stats.get("program"))
 
 
-def by_its_programs(left: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | None:
+def by_its_programs(left: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Conclusion | None:
     """Return a job that was left for its several programs, with the sum of what they take.
 
     None where one of them is not known, keeps its threads, or would be worse off with every number
-    that is better for another.
+    that is better for another. It stays left where such jobs came out worse than promised.
     """
     reading, snapshot = left.submission.reading, left.submission.snapshot
     if reading is None or not reading.apart or SEVERAL_STEPS not in {r.code for r in left.reasons}:
         return None
     if reading.settings.pin is not None:  # the user's own word for one program of them
-        return None
-    history = snapshot.history(reading.identity)
-    if history is not None and history.worse:  # such jobs came out worse than promised
         return None
     programs: list[_Program] = []
     for alone in reading.apart:
@@ -80,7 +77,13 @@ def by_its_programs(left: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Non
         return None
     models = baseline.models.by_node_type
     choice = choose(snapshot, models, baseline.model, baseline.row, bounds, None)
-    return None if choice.chosen is None else (job, baseline)
+    if choice.chosen is None:
+        return None
+    history = snapshot.history(reading.identity)
+    if history is not None and history.worse:
+        why = reason("whole-job-worse", history.worse)
+        return replace(left, reasons=(*left.reasons, why))
+    return job, baseline
 
 
 def _known(submission: Submission, job: UnderstoodJob, baseline: JobBaseline) -> _Program | None:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from advisor.core.availability import Availability, JobLimits, PartitionState
 from advisor.core.configuration import Configuration
+from advisor.core.inventory import Inventory
+from advisor.core.job_history import LEAST_JOBS, JobHistory, JobPart, PastJob
 from advisor.core.option import Option
+from advisor.core.reading import JobReading
+from advisor.core.stamp import make_stamp, read_stamp
+from advisor.derive.worker import derive
+from advisor.loop.execution import Execution
+from advisor.loop.match import MatchedJob
+from advisor.loop.runs_of_jobs import really_ran
+from advisor.service.decide import decide
+from advisor.store.reader import Reader
 from advisor.store.writer import Writer
-from tests.unit.decide.site import FREQS, ask, codes, model, policy
+from advisor.views.explain import decide_alone
+from tests.again import same_again
+from tests.unit.decide.site import BDW, FREQS, ask, codes, model, policy, snapshot
+from tests.unit.decide.test_node_cap import CAPPING
+from tests.unit.decide.test_whole_job import ran
 
 TOP = FREQS[-1]
 SCRIPT = "#!/bin/bash\n./mesh\n./stencil\n"
@@ -264,3 +281,85 @@ def test_more_programs_than_are_looked_at_are_left(store: Writer) -> None:
     mesh(store)
     assert changed(store, "#!/bin/bash\n" + "./mesh\n./stencil\n" * 6) == "20"
     assert changed(store, "#!/bin/bash\n" + "./mesh\n./stencil\n" * 7) == ""
+
+
+def test_a_job_worse_than_promised_by_far_keeps_the_next_ones_as_they_are(store: Writer) -> None:
+    mesh(store)
+    decision = ask(store, script=SCRIPT)
+    assert decision.changed
+    ran(store, decision, 1, (), elapsed_s=900.0)  # 2 x 100 s were promised
+    (outcome,) = store.outcomes("job_id = ?", ("1",))
+    assert outcome.verdict == "worse" and outcome.record["judged_model"] is None
+    assert derive(store)
+    later = ask(store, script=SCRIPT)
+    assert not later.changed and {"several-steps", "whole-job-worse"} <= codes(later)
+    alone = ask(store, script="#!/bin/bash\n./stencil\n")
+    assert alone.environment  # no model rests for it
+
+
+def test_one_that_comes_out_as_promised_goes_on_and_teaches_no_model(store: Writer) -> None:
+    mesh(store)
+    for number in (1, 2):
+        decision = ask(store, script=SCRIPT)
+        assert decision.chosen is not None
+        ran(store, decision, number, (), elapsed_s=decision.chosen.time_s)
+        (outcome,) = store.outcomes("job_id = ?", (str(number),))
+        assert outcome.record["mismatch"] == "" and outcome.verdict != "worse"
+        assert derive(store)
+    assert ask(store, script=SCRIPT).changed
+    match = MatchedJob(ask(store, script=SCRIPT), "verified")
+    execution = Execution("bdw", 1, 1, 28, 0, True, 200.0, 1.0, 1000.0)
+    assert really_ran(match, execution, Inventory.of([BDW])) is None
+    for name in ("stencil", "mesh"):
+        assert not store.observations(name, "default")
+    assert store.rows("SELECT count(*) FROM signatures")[0][0] == 0
+
+
+def test_a_stamp_and_a_store_without_daemon_say_the_same(store: Writer) -> None:
+    mesh(store)
+    decision = ask(store, script=SCRIPT)
+    stamped = read_stamp(make_stamp(decision))
+    assert stamped is not None and "several-programs" in stamped.codes
+    assert decision.request is not None
+    with Reader(store.path) as reader:
+        again = decide_alone(decision.request, reader)
+    assert dict(again.environment) == dict(decision.environment)
+
+
+@pytest.mark.parametrize("damaged", [5, "x", [5], [{}], [{"apart": []}], [{"application": "a"}]])
+def test_a_damaged_record_of_the_programs_is_no_reading(store: Writer, damaged: Any) -> None:
+    mesh(store)
+    reading = ask(store, script=SCRIPT).reading
+    assert reading is not None
+    data = reading.to_dict()
+    assert JobReading.from_dict(data) is not None and len(reading.apart) == 2
+    assert JobReading.from_dict({**data, "apart": damaged}) is None
+
+
+@pytest.mark.parametrize(("saving", "cap"), [(0.5, True), (0.97, False)])
+def test_its_history_s_cap_is_taken_where_it_is_better(
+    store: Writer, saving: float, cap: bool
+) -> None:
+    policy(store, cold_start={"cap_trials": 20})
+    script = "#!/bin/bash\n./mesh\n./stencil\n"
+    decision = ask(store, script=script)
+    assert not decision.changed and decision.identity
+    mesh(store)
+    whole = PastJob("bdw", 1, 200.0, 0.2, 0, 0, (JobPart("", 0, 0, 1, 200.0, 45_000.0),), 0, True)
+    tried_part = JobPart("", 0, 0, 1, 200.0, saving * 45_000.0)
+    tried = replace(whole, parts=(tried_part,), freq_khz=FREQS[-2])
+    history = JobHistory((whole,) * LEAST_JOBS, tried=(tried,) * LEAST_JOBS, trials=20)
+    site = snapshot(store)
+    site.histories[decision.identity] = ("", json.dumps(history.to_dict()))
+    site.availability = Availability(
+        "slurm",
+        {},
+        {"batch": PartitionState(default=True)},
+        limits=JobLimits(enforced=False),
+        settings=CAPPING,
+    )
+    assert decision.request is not None
+    chosen = decide(decision.request, site, chance=lambda: 1.0)
+    assert chosen.changed and bool(chosen.node_cap_khz) is cap
+    assert ("whole-job" if cap else "several-programs") in codes(chosen)
+    same_again(chosen, site, lambda: 1.0)

@@ -110,9 +110,9 @@ def _known(submission: Submission, job: UnderstoodJob, baseline: JobBaseline) ->
 
 
 def _alike(one: _Program, other: _Program) -> bool:
-    """Tell whether two programs have the same place, and read their threads from the same."""
-    variables = (set(p.job.recognised.threads_from) for p in (one, other))
-    same_variables = next(variables) == next(variables)
+    """Tell whether two programs have the same ranks and threads, and read these from the same."""
+    ours, theirs = one.job.recognised, other.job.recognised
+    same_variables = set(ours.threads_from) == set(theirs.threads_from)
     return same_variables and one.baseline.configuration == other.baseline.configuration
 
 
@@ -121,7 +121,7 @@ def _file_checked(programs: Sequence[_Program]) -> list[dict[str, object]] | Non
     looked at: hooks look at one."""
     builds: list[dict[str, object]] | None = None
     for one in programs:
-        if not one.facts or not one.job.reading.file:  # as of a job of it alone, which is not asked
+        if not one.facts or not one.job.reading.file:  # no more is looked at of a job of it alone
             continue
         if one.job.reading.file != _THE_JOB_S:
             return None
@@ -163,7 +163,7 @@ def _together(
     sums += [_sum([p.better[t] for p in programs], written.node_type) for t in threads]
     model = _model(job, sums, programs, checked)
     row = model.rows()[0]
-    models = JobModels({model.node_type: model}, left.workload)
+    models = JobModels({model.node_type: model}, model.workload)
     return job, JobBaseline(written, row, written, True, model, models, job.reasons)
 
 
@@ -210,7 +210,7 @@ def _model(
     return StoredModel(
         id=-1 - int.from_bytes(digest, "big"),
         application=job.recognised.application,
-        workload=PROGRAMS,
+        workload=SEVERAL_PROGRAMS,
         node_type=c.node_type,
         scope="own",
         owner=job.request.user,

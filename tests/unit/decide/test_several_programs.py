@@ -26,6 +26,7 @@ from advisor.views.explain import decide_alone
 from tests.again import same_again
 from tests.unit.decide.site import BDW, FREQS, ask, codes, model, policy, snapshot
 from tests.unit.decide.test_node_cap import CAPPING
+from tests.unit.decide.test_unset_and_uncapped import ask_pbs
 from tests.unit.decide.test_whole_job import ran
 
 TOP = FREQS[-1]
@@ -73,6 +74,7 @@ def test_all_programs_get_fewer_threads_that_are_better_for_each(store: Writer) 
     assert decision.environment == {"OMP_NUM_THREADS": "20"} and decision.rewrite == {}
     assert decision.baseline == Configuration("bdw", 1, 1, 28, TOP)
     assert decision.model_id is None and decision.energy_quality == "measured"
+    assert (decision.application, decision.workload) == ("stencil", "several-programs")
     assert [(p["application"], p["time_share"]) for p in decision.parts] == [
         ("mesh", 0.5),
         ("stencil", 0.5),
@@ -363,3 +365,12 @@ def test_its_history_s_cap_is_taken_where_it_is_better(
     assert chosen.changed and bool(chosen.node_cap_khz) is cap
     assert ("whole-job" if cap else "several-programs") in codes(chosen)
     same_again(chosen, site, lambda: 1.0)
+
+
+def test_pbs_sets_them_in_the_request_and_caps_nothing(store: Writer) -> None:
+    policy(store, axes={"threads": "override"})
+    mesh(store)
+    decision = ask_pbs(store, "1:ncpus=28", "./mesh\n./stencil")
+    assert "several-programs" in codes(decision)
+    assert decision.rewrite == {"select": "1:ncpus=28:ompthreads=20"}
+    assert not ask_pbs(store, "1:ncpus=28", "./mesh\n./other\n./stencil").rewrite

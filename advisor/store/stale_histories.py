@@ -50,15 +50,15 @@ def save_histories(
     with writer.transaction() as db:
         current = {tuple(row) for row in db.execute(sql, identities)}
         renewed = {s.identity: history for s, history in histories.items() if s in current}
-        kept = {i: h for i, h in renewed.items() if h.timed.jobs or h.worse}
-        without = [(identity,) for identity in renewed if identity not in kept]
+        telling = {i: h for i, h in renewed.items() if h.timed.jobs or h.worse}
+        without = [(identity,) for identity in renewed if identity not in telling]
         db.executemany("DELETE FROM stale_histories WHERE identity = ?", [(i,) for i in renewed])
         db.executemany("DELETE FROM job_histories WHERE identity = ?", without)
         db.executemany(
             "INSERT OR REPLACE INTO job_histories VALUES (?, ?, ?)",
             [
                 (identity, _rows.to_json(history.to_dict()), _rows.now())
-                for identity, history in kept.items()
+                for identity, history in telling.items()
             ],
         )
         db.execute("DELETE FROM job_histories WHERE updated_at < ?", (cutoff,))

@@ -19,6 +19,7 @@ SEVERAL = {
     "python --version post.py\nsrun ./stencil": "several-steps",
     "./python --version\nsrun ./stencil": "several-steps",
     "srun python --version\nsrun ./stencil": "several-steps",
+    "R -V <<EOF\nlm(x)\nEOF\nsrun ./stencil": "several-steps",
     "srun ./stencil | ./filter": "several-steps",
     "srun ./stencil | srun ./stencil": "several-steps",
     "srun ./stencil | tee x | srun ./stencil": "several-steps",

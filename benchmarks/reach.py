@@ -6,7 +6,8 @@ constraint, hosts and selectors exist, all nodes are idle, and no queue or accou
 the model of whatever program is recognised: the job as written, and beside it one option that takes
 as long. Five questions are asked of each script, each with a model of its own:
 
-    threads     half of the threads of each rank, 30 % less energy
+    threads     half of the threads of each rank, 30 % less energy; of a script that runs several
+                programs one after the other, for each, and each model knows its program's build
     cap         a frequency cap, 20 % less energy; if a cap reached whatever a job runs
     cap lands   the same cap, promised only where it reaches the job's program
     node type   another node type of the same partition, 30 % less energy
@@ -48,6 +49,7 @@ import math
 import os
 import re
 import stat
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -73,8 +75,9 @@ from advisor.core.nodelist import expand
 from advisor.core.option import Option, pack_options
 from advisor.core.policy import Axes, AxisRule, ColdStart, Policy, PolicySet
 from advisor.core.protocol import MAX_SCRIPT
-from advisor.core.reasons import WHOLE_JOB
-from advisor.core.recognise import clean_name, programs_of
+from advisor.core.reading import JobReading
+from advisor.core.reasons import SEVERAL_PROGRAMS, WHOLE_JOB
+from advisor.core.recognise import Recognised, clean_name, programs_of
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import UnclearError, shape, threads_stated
 from advisor.core.script import commands
@@ -102,7 +105,7 @@ NODE_CAP = {
 """Of a Slurm that runs the program, and binds each job to its own cores."""
 FREQ_KHZ = (1_600_000, 2_000_000, 2_400_000)
 CAP_KHZ, TOP_KHZ = FREQ_KHZ[0], FREQ_KHZ[-1]
-NODES, CORES, MEMORY_MB = 4096, 128, 4 << 20
+NODES, CORES, MEMORY_MB, SOCKETS = 4096, 128, 4 << 20, 2
 """Of each posed node type: as large as any site's, so that jobs fit."""
 MOST_NODES = 1 << 30
 """Where no job runs."""
@@ -159,6 +162,10 @@ class Reach:
     """It sets OMP_NUM_THREADS or asks for several cores a task."""
     sets_threads: bool = False
     """It sets OMP_NUM_THREADS itself."""
+    in_order: bool = False
+    """It runs several programs without srun, each once and one after the other."""
+    programs: bool = False
+    """Fewer threads for all of these, each of which has a model."""
     reason: str = ""
     detail: str = ""
     why: Mapping[str, str] = field(default_factory=dict)
@@ -227,7 +234,7 @@ class Pose:
             name,
             feature=feature,
             partitions=places,
-            sockets=2,
+            sockets=SOCKETS,
             cores=cores,
             memory_mb=MEMORY_MB,
             freq_khz=FREQ_KHZ,
@@ -253,7 +260,7 @@ class Pose:
             kinds = frozenset({NodeKind(frozenset(resources), CORES, (sharing,))})
         return Room(count, count, ((math.inf, count),), kinds)
 
-    def model(self, program: Decision | StepCommand, *options: Option) -> StoredModel:
+    def model(self, program: Decision | StepCommand | Recognised, *options: Option) -> StoredModel:
         """Return a model of a program, of one node type's options.
 
         The first option is the job as it is written.
@@ -373,11 +380,16 @@ def _at_submission(
     reach = replace(reach, history=_by_history(request, program, pose))
     nowhere = _option(Configuration(POSED, MOST_NODES, 1, 1, TOP_KHZ), 1.0)
     first = ask(pose.model(program, nowhere))
+    apart = program.reading.apart if program.reading else ()
+    if apart:
+        fewer_for_all = _for_all(request, apart, pose, cores)
+        reach = replace(reach, in_order=True, programs=fewer_for_all, threads=fewer_for_all)
     c = first.baseline
     if c is None or "baseline-outside-model" not in first.codes:
         code, detail = _reason(first)
-        why = dict.fromkeys(ADVICE, code)
-        return replace(reach, reason=code, detail=detail, why=why), request
+        why = {kind: code for kind in ADVICE if not getattr(reach, kind)}
+        unless = "" if reach.any else code
+        return replace(reach, reason=unless, detail=unless and detail, why=why), request
     written = _option(c, 1.0)
     half = c.ranks_per_node * (c.threads_per_rank // 2)
     fewer = [_option(replace(c, threads_per_node=half), 0.7)] if half else []
@@ -409,6 +421,30 @@ def _at_submission(
     reasons = [_reason(d) for d in decisions.values()]
     code, detail = next((r for r in reasons if r[0] != "no-candidates"), reasons[0])
     return replace(reach, reason=code, detail=detail), request
+
+
+def _for_all(request: JobRequest, apart: Sequence[JobReading], pose: Pose, cores: int) -> bool:
+    """Tell whether a job's several programs get half of their threads, where each has a model.
+
+    Each model knows its program's build, so that a hook would have to look at the file.
+    """
+    try:
+        nodes, ranks = shape(request, cores)
+    except UnclearError:
+        return False
+    each = request.cpus_per_task or (cores // ranks if ranks <= SOCKETS else 1)
+    written = Configuration(POSED, nodes, ranks, ranks * each, TOP_KHZ)
+    options = _option(written, 1.0), _option(_half_the_threads(written), 0.7)
+    names = {(r.application, r.workload): r for p in apart if (r := p.recognised)}
+    models = []
+    for number, recognised in enumerate(names.values(), 1):
+        model = replace(pose.model(recognised, *options), id=number)
+        build = f"adler:{zlib.adler32(recognised.application.encode()):08x}:1"
+        facts = {"path": f"/{recognised.application}", "size": 1, "mtime": 1, "build": build}
+        models.append(replace(model, stats={**model.stats, "program": [facts]}))
+    site = pose.snapshot(request, *models, cores=cores)
+    decision = decide(request, site, chance=_never)
+    return decision.changed and SEVERAL_PROGRAMS in decision.codes
 
 
 def _at_steps(
@@ -642,6 +678,8 @@ def report(answers: Sequence[Reach], scripts: Scripts, pose: Pose) -> dict[str, 
         "hybrid_threads": sum(a.threads for a in hybrid),
         "srun": sum(a.srun for a in answers),
         "hybrid_srun": sum(a.srun for a in hybrid),
+        "hybrid_in_order": sum(a.in_order for a in hybrid),
+        "hybrid_programs": sum(a.programs for a in hybrid),
         "hybrid_kept": {
             who: _most_common(
                 a.why.get("threads", a.reason) for a in kept if a.sets_threads == sets
@@ -680,6 +718,8 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
         yield _share(kind, result[kind], scripts)
     yield _share("hybrid_threads", result["hybrid_threads"], hybrid) + " of these"
     yield _share("hybrid_srun", result["hybrid_srun"], hybrid) + " of these"
+    for kind in ("hybrid_in_order", "hybrid_programs"):
+        yield _share(kind, result[kind], hybrid) + " of these"
     yield _share("srun", result["srun"], scripts)
     yield ""
     kept = {f"hybrid, {who}": codes for who, codes in result["hybrid_kept"].items()}

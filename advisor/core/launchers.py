@@ -142,6 +142,19 @@ _SYSTEM_FILE = re.compile(
 _HOOK = re.compile(r"\$\((\S*(conda|mamba|micromamba) shell|ssh-agent|modulecmd)\b[^;|&]*\)")
 
 
+_TELLS_VERSION = {
+    "--version": frozenset(
+        """
+        python python2 python3 pip pip3 java julia R Rscript perl gcc g++ gfortran clang clang++ icc
+        icpc ifort icx icpx ifx mpicc mpicxx mpif90 mpifort nvcc hipcc cmake singularity apptainer
+        """.split()  # noqa: SIM905
+    ),
+    "-V": frozenset({"python", "python2", "python3", "nvcc"}),
+    "-version": frozenset({"java"}),
+}
+"""Programs that only say which version they are, where they are asked so and nothing else."""
+
+
 _ENDS_AT_ONCE = frozenset(
     "date echo hostname id mkdir pwd touch uname whoami".split()  # noqa: SIM905
 )
@@ -179,6 +192,8 @@ def is_light(words: Sequence[str]) -> bool:
         return len(rest) == 1 and _HOOK.fullmatch(rest[0]) is not None
     if name == "exec":
         return not rest
+    if len(rest) == 1 and name in _TELLS_VERSION.get(rest[0], ()):
+        return True
     if name in _SUBCOMMANDS:
         subcommands = _SUBCOMMANDS[name]
         word = next((w for w in rest if not w.startswith("-")), "")

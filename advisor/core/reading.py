@@ -64,6 +64,12 @@ class JobReading:
     """What the script starts, where its job's own history was looked at."""
     steps: JobSteps | None = None
     """What the script starts as steps, where these are planned."""
+    apart: tuple[JobReading, ...] = ()
+    """Of a script that runs several programs, each once and one after the other: each of them, read
+    as if it were alone."""
+    file: int = 0
+    """Of one of these, the number of its file: 1 for the one that the job is recognised by, others
+    behind it, 0 where no file is looked at."""
 
     @property
     def frequency_kept(self) -> str:
@@ -105,6 +111,10 @@ class JobReading:
             data["programs"] = [[t[:_LONGEST] for t in program] for program in self.programs]
         if self.steps is not None:
             data["steps"] = self.steps.to_dict()
+        if self.apart:
+            data["apart"] = [program.to_dict() for program in self.apart]
+        if self.file:
+            data["file"] = self.file
         return data
 
     @classmethod
@@ -142,6 +152,8 @@ class JobReading:
                 {str(n): (str(a), str(b)) for n, (a, b) in data.get("obstacles", {}).items()},
                 _programs_of(data["programs"]) if "programs" in data else None,
                 JobSteps.from_dict(data["steps"]) if "steps" in data else None,
+                _apart_of(data.get("apart", ())),
+                int(data.get("file", 0)),
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             return None
@@ -149,6 +161,17 @@ class JobReading:
 
 def _programs_of(data: Any) -> tuple[StepProgram, ...]:
     return tuple(StepProgram(*map(str, program)) for program in data)
+
+
+def _apart_of(data: Any) -> tuple[JobReading, ...]:
+    """Read several programs back. Raises ValueError where one makes no sense."""
+    apart = []
+    for program in data:
+        reading = None if "apart" in program else JobReading.from_dict(program)
+        if reading is None or reading.recognised is None or reading.use is None:
+            raise ValueError("no program")
+        apart.append(reading)
+    return tuple(apart)
 
 
 def _pair(data: Any) -> tuple[str, str]:

@@ -56,6 +56,9 @@ KINDS: dict[str, ReasonKind] = {
     ),
     "baseline-nearest": ReasonKind("{0} was not measured; the nearest measured point is {1}"),
     "several-runs": ReasonKind("the script runs its program {0} times: only the cap may change"),
+    "several-programs": ReasonKind(
+        "its programs run one after the other, and fewer threads are better for each: {0}"
+    ),
     "scope": ReasonKind("model measured by {0}"),
     # kept as the user wrote it
     "user-set": ReasonKind("the policy keeps what the job sets itself: {0}"),
@@ -234,6 +237,8 @@ STEP_PLAN = "step-plan"
 """The reason of a job that is left as it is written and carries a plan for its steps."""
 SEVERAL_RUNS = "several-runs"
 """The reason of a decision whose times and energies are of several runs of the program."""
+SEVERAL_PROGRAMS = "several-programs"
+"""The reason of one whose times and energies are the sums of several programs' models."""
 
 
 TRIAL = "class-trial"

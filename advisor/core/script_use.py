@@ -13,10 +13,17 @@ from dataclasses import dataclass, replace
 
 from advisor.core.cpu_freq import is_unclear, parse_cpu_freq
 from advisor.core.job_numbers import NODES, TASKS, job_number
-from advisor.core.launchers import LAUNCHERS, SUBMITS, VALUE_IS_A_NAME, option_keeps
+from advisor.core.launchers import (
+    LAUNCHERS,
+    NO_PROGRAMS,
+    SUBMITS,
+    VALUE_IS_A_NAME,
+    option_keeps,
+)
 from advisor.core.remembered import Remembered
 from advisor.core.script import Command, command_of, read
 from advisor.core.script_limits import ends_after_s, has_watchdog, limits_processor_time
+from advisor.core.shell import ShellCommand
 from advisor.core.shell_words import TOO_SLOW
 from advisor.core.signs import Signs
 from advisor.core.wrappers import INTERPRETERS, clearing, starter_of
@@ -26,6 +33,12 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS",)
 
 CAP_VARIABLE = "ADV_SWEEP_CAP_KHZ"
 """In which a script finds the cap of each run of a sweep, in kHz; a job does not learn its own."""
+
+SEVERAL_STEPS = "several-steps"
+"""The reason's code of a script that runs more than one program, or one in different ways."""
+MOST_IN_ORDER = 12
+"""Programs of a script that are looked at one by one."""
+_ONE_OF_SEVERAL = "the script runs several programs"
 
 MAX_SCRIPT = 65536
 """A longer script is not looked through: nobody writes one by hand."""
@@ -233,7 +246,7 @@ def _use_of_script(
     runs = len(commands)
     if runs > 1 and not _all_alike(commands):
         names = dict.fromkeys(c.executable for c in commands)
-        return ScriptUse(("several-steps", ", ".join(names)))
+        return ScriptUse((SEVERAL_STEPS, ", ".join(names)))
     if main.place.loop:
         return ScriptUse(("loop-of-steps", ""))
     if main.place.background:
@@ -269,11 +282,8 @@ def _use_of_script(
 
 def _all_alike(commands: Sequence[Command]) -> bool:
     """Tell whether commands run one after the other, surely, with the same words but for names."""
-    for place in (c.place for c in commands):
-        if place.loop or place.function or place.conditional or place.substituted:
-            return False
-        if place.background or place.piped or place.subshell:
-            return False
+    if not all(_surely_once(c.place) for c in commands):
+        return False
     lines = {
         (
             c.launcher,
@@ -286,6 +296,48 @@ def _all_alike(commands: Sequence[Command]) -> bool:
         for c in commands
     }
     return len(lines) == 1 and not any("$" in w or "`" in w for w in commands[0].arguments)
+
+
+def _surely_once(place: ShellCommand) -> bool:
+    """Tell whether what stands there runs once, and nothing beside it."""
+    perhaps = place.loop or place.function or place.conditional or place.substituted
+    return not (perhaps or place.background or place.piped or place.subshell)
+
+
+def in_order(script: str, arguments: tuple[str, ...] = ()) -> tuple[tuple[Command, ...], str]:
+    """Return the programs of a script of several where each runs once, one after the other, and
+    the script's text without its comments.
+
+    None where reading leaves open what runs or with which variables, or something ends a program;
+    nor of what srun starts, whose steps are told apart where they start. The script is one whose
+    :func:`use_of_script` says :data:`SEVERAL_STEPS`.
+    """
+    reading = read(script, arguments)
+    shell, programs, threads = reading.shell, reading.commands, reading.threads
+    unclear = shell.problem or threads.why or threads.unclear or has_watchdog(shell)
+    if unclear or any(PLACES_RANKS.fullmatch(name) for name in reading.assigned):
+        return (), ""
+    if not 1 < len(programs) <= MOST_IN_ORDER:
+        return (), ""
+    for program in programs:
+        starts_others = program.launcher == "srun" or program.executable in NO_PROGRAMS
+        if starts_others or not _surely_once(program.place):
+            return (), ""
+    return programs, shell.text
+
+
+def use_of_one(program: Command, text: str, variables: tuple[str, ...]) -> ScriptUse:
+    """Return what one of several programs of a script does with the job's cores while it runs.
+
+    ``text`` is the script's. Its threads alone may change: the others would feel another cap, node
+    type or request as well.
+    """
+    use = _use(program, text, variables, named=False)
+    return replace(
+        use,
+        frequency=use.frequency or _ONE_OF_SEVERAL,
+        node_type=use.node_type or _ONE_OF_SEVERAL,
+    )
 
 
 def use_of_command(

@@ -112,6 +112,12 @@ def weigh(candidate: Candidate, baseline: Row, goal: Goal) -> Weighed:
     return Weighed(node_type, row, t, t_sigma, e, e_sigma, w * e + (1 - w) * t)
 
 
+def score_of(chosen: Alternative, goal: Goal) -> float:
+    """Return the score of a choice that was made: the less, the better; 0 as the baseline."""
+    w = WEIGHTS[goal]
+    return w * math.log1p(chosen.energy.change) + (1 - w) * math.log1p(chosen.time.change)
+
+
 def select(candidates: Sequence[Candidate], baseline: Row, policy: Policy) -> Selection:
     """Return the best confirmed candidate, or none with the reason.
 

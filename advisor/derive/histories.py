@@ -23,7 +23,7 @@ from advisor.core.job_history import (
     JobPart,
     PastJob,
 )
-from advisor.core.reasons import CAP_TRIAL, STEP_PLAN, WHOLE_JOB
+from advisor.core.reasons import CAP_TRIAL, SEVERAL_PROGRAMS, STEP_PLAN, WHOLE_JOB
 from advisor.core.requested_configuration import default_freq
 from advisor.store.port import ResultRow
 from advisor.store.reader import Reader
@@ -34,6 +34,8 @@ from advisor.store.writer import Writer
 
 log = logging.getLogger("advisor.derive")
 
+_WHOLE = frozenset({WHOLE_JOB, SEVERAL_PROGRAMS})
+"""Reasons of promises of a whole job that no stored model made."""
 _AT_ONCE = 200
 """Histories of one transaction, some ms."""
 _LOOKED_AT = 50
@@ -195,7 +197,7 @@ def _broken_promises(outcomes: Sequence[_Ended]) -> str:
     promised = [
         row
         for row in reversed(outcomes)
-        if WHOLE_JOB in (codes := row[3].get("reasons") or ())
+        if not _WHOLE.isdisjoint(codes := row[3].get("reasons") or ())
         and CAP_TRIAL not in codes
         and row[2] in ("as-promised", "better", "worse")
     ]

@@ -15,7 +15,7 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.observation import Scope
 from advisor.core.policy import PolicySet, scope_of
-from advisor.core.reasons import SEVERAL_RUNS, WHOLE_JOB
+from advisor.core.reasons import SEVERAL_PROGRAMS, SEVERAL_RUNS, WHOLE_JOB
 from advisor.core.signature import Signature
 from advisor.loop.clock import moment, now
 from advisor.loop.execution import Execution
@@ -151,7 +151,8 @@ def signature_of(
     decision = match.decision
     if match.trust == "unverified" or not decision.application or WHOLE_JOB in decision.codes:
         return None
-    if SEVERAL_RUNS in decision.codes:  # its time is that of all of them
+    # its time is that of all of them
+    if not {SEVERAL_RUNS, SEVERAL_PROGRAMS}.isdisjoint(decision.codes):
         return None
     if job.state.split()[:1] != ["COMPLETED"]:
         return None

@@ -12,7 +12,7 @@ from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
 from advisor.core.observation import GPU_ENERGY, GPUS, Observation, RunMethod, Scope
 from advisor.core.policy import PolicySet, scope_of
-from advisor.core.reasons import SEVERAL_RUNS, STEP_PLAN, WHOLE_JOB
+from advisor.core.reasons import SEVERAL_PROGRAMS, SEVERAL_RUNS, STEP_PLAN, WHOLE_JOB
 from advisor.loop import clock
 from advisor.loop.execution import Execution, differs
 from advisor.loop.match import MatchedJob
@@ -29,7 +29,14 @@ from advisor.store.transaction import marks
 from advisor.store.writer import Writer
 
 _NOT_AS_MEASURED = frozenset(
-    {"baseline-nearest", "workload-fallback", SEVERAL_RUNS, WHOLE_JOB, STEP_PLAN}
+    {
+        "baseline-nearest",
+        "workload-fallback",
+        SEVERAL_RUNS,
+        SEVERAL_PROGRAMS,
+        WHOLE_JOB,
+        STEP_PLAN,
+    }
 )
 """Reasons of decisions whose jobs say nothing of one point of a model."""
 

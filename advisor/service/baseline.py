@@ -18,10 +18,10 @@ from advisor.core.requested_configuration import (
 from advisor.core.words import describe
 from advisor.service.axes import other_gpus
 from advisor.service.choice import Choice
-from advisor.service.conclusion import NO_CHOICE, NO_REWRITE, Conclusion, Rewrite
+from advisor.service.conclusion import NO_CHOICE, NO_REWRITE, Conclusion, Rewrite, Submission
 from advisor.service.families import time_limit_short
 from advisor.service.job_models import JobModels, ModelSearch, how_to_train
-from advisor.service.understand import UnderstoodJob
+from advisor.service.understand import UnderstoodJob, understand
 from advisor.store.records import StoredModel
 
 NO_MODEL = "no-model"
@@ -74,6 +74,25 @@ class JobBaseline:
             choice,
             rewrite,
         )
+
+
+def job_and_baseline(submission: Submission) -> tuple[UnderstoodJob, JobBaseline] | Conclusion:
+    """Return what a job runs, and the measured point that stands for it as it is written."""
+    # what runs, where, under which policy; of the script, what it does with its cores
+    job = understand(submission)
+    if isinstance(job, Conclusion):
+        return job
+    # of its workload, its family of sizes, or the application
+    models = find_models(job)
+    if isinstance(models, Conclusion):
+        return models
+    # its configuration on its own node type, which must have a model
+    demand = asked_of(job, models)
+    if isinstance(demand, Conclusion):
+        return demand
+    # the measured point that stands for it
+    baseline = locate_baseline(job, demand)
+    return baseline if isinstance(baseline, Conclusion) else (job, baseline)
 
 
 def find_models(job: UnderstoodJob) -> JobModels | Conclusion:

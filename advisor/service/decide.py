@@ -11,18 +11,20 @@ from advisor.core.feasible import Constraints
 from advisor.core.reading import JobReading
 from advisor.core.reasons import Reason
 from advisor.core.request import JobRequest
+from advisor.core.select import score_of
 from advisor.core.settings import Pin
 from advisor.schedulers.translators import translator
 from advisor.service.applying import apply_choice, keeping
-from advisor.service.baseline import JobBaseline, asked_of, find_models, locate_baseline, to_train
+from advisor.service.baseline import JobBaseline, job_and_baseline, to_train
 from advisor.service.bounds import bounds_of, with_obstacles
 from advisor.service.cap_trials import cap_trial_of
 from advisor.service.choice import Choice, choose, trial_of
 from advisor.service.conclusion import Conclusion, Submission, record
 from advisor.service.read_job import PastAvailability
+from advisor.service.several_programs import by_its_programs
 from advisor.service.snapshot import Snapshot
 from advisor.service.step_plans import with_plan
-from advisor.service.understand import UnderstoodJob, understand
+from advisor.service.understand import UnderstoodJob
 from advisor.service.whole_job import by_history, with_spread
 
 
@@ -76,9 +78,9 @@ def _conclude(submission: Submission, chance: Callable[[], float], trials: bool)
     itself, or the conclusion that the job stays as it is written.
     """
     # the job as it is written: by its script, else by its own earlier jobs
-    located = _job_and_baseline(submission)
+    located = job_and_baseline(submission)
     if isinstance(located, Conclusion):
-        located = by_history(located)
+        located = _known_otherwise(located)
     if isinstance(located, Conclusion):
         return located
     job, baseline = located
@@ -99,23 +101,29 @@ def _conclude(submission: Submission, chance: Callable[[], float], trials: bool)
         job, chance = keeping(job, conclusion), _no_holdout  # which was drawn
 
 
-def _job_and_baseline(submission: Submission) -> tuple[UnderstoodJob, JobBaseline] | Conclusion:
-    """Return what a job runs, and the measured point that stands for it as it is written."""
-    # what runs, where, under which policy; of the script, what it does with its cores
-    job = understand(submission)
-    if isinstance(job, Conclusion):
-        return job
-    # of its workload, its family of sizes, or the application
-    models = find_models(job)
-    if isinstance(models, Conclusion):
-        return models
-    # its configuration on its own node type, which must have a model
-    demand = asked_of(job, models)
-    if isinstance(demand, Conclusion):
-        return demand
-    # the measured point that stands for it
-    baseline = locate_baseline(job, demand)
-    return baseline if isinstance(baseline, Conclusion) else (job, baseline)
+def _known_otherwise(left: Conclusion) -> tuple[UnderstoodJob, JobBaseline] | Conclusion:
+    """Return a job that was to be left alone with what its programs, or its own earlier jobs, say.
+
+    Where both do, that which is better for the policy's goal.
+    """
+    by_programs = by_its_programs(left)
+    if isinstance(by_programs, Conclusion):
+        return by_programs
+    by_jobs = by_history(left)
+    if by_programs is None:
+        return by_jobs
+    if isinstance(by_jobs, Conclusion):
+        return by_programs
+    return min((by_programs, by_jobs), key=lambda located: _score(*located))
+
+
+def _score(job: UnderstoodJob, baseline: JobBaseline) -> float:
+    """Return how good the choice for a job is by its policy's goal: the less, the better."""
+    bounds = bounds_of(job, baseline)
+    if isinstance(bounds, Conclusion):
+        return 0.0
+    chosen = choose_for(job, baseline, bounds, trials=False).chosen
+    return 0.0 if chosen is None else score_of(chosen, job.policy.goal)
 
 
 def _no_holdout() -> float:

@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Alternative
-from advisor.core.reasons import CAP_TRIAL, EXTRAPOLATED, TRIAL, WHOLE_JOB, Reason
+from advisor.core.reasons import (
+    CAP_TRIAL,
+    EXTRAPOLATED,
+    SEVERAL_PROGRAMS,
+    TRIAL,
+    WHOLE_JOB,
+    Reason,
+)
 from advisor.core.step_plan import StepPlan
 from advisor.core.units import format_change
 from advisor.core.words import difference_words, step_words
@@ -76,7 +83,7 @@ def effect_line(
         return f"advisor: this job tries {what}, at most {longer} longer, for later ones; {_REFUSE}"
     if changed:
         pinned = "your pin" if "pinned" in codes else application
-        if WHOLE_JOB in codes:
+        if not codes.isdisjoint((WHOLE_JOB, SEVERAL_PROGRAMS)):
             pinned = "this job"
         return f"advisor: {pinned} runs on {what}: {effect} {surely}; {_REFUSE}"
     if "extrapolated-advise" in codes:

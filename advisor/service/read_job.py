@@ -13,12 +13,13 @@ from advisor.core.availability import Availability
 from advisor.core.inventory import NodeType
 from advisor.core.job_identity import job_identity
 from advisor.core.policy import NodeTypeChange
+from advisor.core.program import where
 from advisor.core.reading import JobReading
 from advisor.core.recognise import ApplicationRule, names_job, recognise
 from advisor.core.request import JobRequest
 from advisor.core.requested_configuration import partitions_of, threads_stated, use_of
 from advisor.core.script import advisor_lines
-from advisor.core.script_use import counts_threads
+from advisor.core.script_use import SEVERAL_STEPS, counts_threads, in_order, use_of_one
 from advisor.core.settings import stated, with_choices
 from advisor.schedulers.translators import translator
 from advisor.service.snapshot import Snapshot
@@ -52,7 +53,10 @@ def read_job(request: JobRequest, rules: Sequence[ApplicationRule]) -> JobReadin
 
 
 def with_use(
-    reading: JobReading, request: JobRequest, availability: Availability | None
+    reading: JobReading,
+    request: JobRequest,
+    availability: Availability | None,
+    rules: Sequence[ApplicationRule],
 ) -> JobReading:
     """Return the reading with what the script does with the job's cores."""
     recognised = reading.recognised
@@ -63,7 +67,8 @@ def with_use(
     )
     use = use_of(request, recognised.threads_from, named=vouched)
     if use.obstacle[0]:
-        return replace(reading, use=use)
+        several = use.obstacle[0] == SEVERAL_STEPS
+        return replace(reading, use=use, apart=_apart(reading, request, rules) if several else ())
     settings = availability.settings if availability else {}
     language = translator(request.scheduler)
     uncapped = language.cap_obstacle(request, use, settings)
@@ -76,6 +81,35 @@ def with_use(
         axes_kept=language.axes_kept(request, use, settings) if request.gpus else ("", ""),
         counts_threads=bool(counts_threads(request.script or "", recognised.threads_from)),
     )
+
+
+def _apart(
+    reading: JobReading, request: JobRequest, rules: Sequence[ApplicationRule]
+) -> tuple[JobReading, ...]:
+    """Return the programs of a job's script, each read as if it were alone; none where the script
+    leaves open what runs, or the user says what it is."""
+    script, arguments = request.script, tuple(request.command[1:])
+    if script is None or any(map(names_job, reading.settings.values)):
+        return ()
+    apart: list[JobReading] = []
+    main = reading.recognised.command if reading.recognised else None
+    moved = "chdir" in request.options
+    files = {where(main, script, moved=moved): 1}
+    programs, text = in_order(script, arguments)
+    stated_settings = stated(request.environment, advisor_lines(script))
+    for program in programs:
+        words = (program.executable, *program.arguments)
+        # not by the job's name, which is that of all of them
+        recognised = replace(recognise(None, command=words, rules=rules), command=None, how=())
+        if not recognised.application:
+            return ()
+        names = recognised.application, recognised.workload
+        settings = with_choices(stated_settings, request.choices, *names)
+        use = use_of_one(program, text, recognised.threads_from)
+        place = where(program, script, moved=moved)
+        file = files.setdefault(place, len(files) + 1) if place else 0
+        apart.append(JobReading(recognised, settings, use=use, file=file))
+    return tuple(apart)
 
 
 def with_whole_nodes(request: JobRequest, snapshot: Snapshot) -> JobRequest:

@@ -459,7 +459,7 @@ def _to_plan(conclusion: Conclusion) -> _Planned | None:
     model, asked = conclusion.model, None
     try:
         nodes, _ = shape(request, node_type.cores)
-        if conclusion.row is not None and model is not None and not model.of_history:
+        if conclusion.row is not None and model is not None and not model.of_one_job:
             asked = configuration_of(request, node_type, reading.use or NO_USE)
     except UnclearError:
         return None

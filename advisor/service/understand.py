@@ -63,7 +63,7 @@ def understand(submission: Submission) -> UnderstoodJob | Conclusion:
     why = _reason_against(request, settings, policy, recognised)
     for_another_policy = why is MODE_OFF and recognised.application
     if why is None or for_another_policy:
-        reading = with_use(reading, request, snapshot.availability)
+        reading = with_use(reading, request, snapshot.availability, snapshot.rules)
     use = reading.use or NO_USE
     if why is None:
         why = _reason_not_understood(use)

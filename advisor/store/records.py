@@ -46,6 +46,9 @@ SIZES = "sizes"
 HISTORY = "history"
 """The name of models of one whole job: the sum of its parts. They are in no store."""
 
+PROGRAMS = "programs"
+"""The name of such models that are the sum of several programs' own models."""
+
 SCOPES: tuple[Scope, ...] = ("own", "account", "all")
 """Whose jobs a measurement may advise, narrowest first."""
 
@@ -92,12 +95,17 @@ class StoredModel:
     @property
     def fitted(self) -> bool:
         """Whether it follows from runs of its own application on its own node type."""
-        return self.name not in (TRANSFER, CLASS, SIZES, HISTORY)
+        return self.name not in (TRANSFER, CLASS, SIZES, HISTORY, PROGRAMS)
 
     @property
     def of_history(self) -> bool:
         """Whether it speaks for one whole job, by that job's own earlier ones; it has no id."""
         return self.name == HISTORY
+
+    @property
+    def of_one_job(self) -> bool:
+        """Whether it is in no store, and has no id there: a sum of what one job runs."""
+        return self.name in (HISTORY, PROGRAMS)
 
     @property
     def of_sizes(self) -> bool:

@@ -42,22 +42,23 @@ def save_histories(
 ) -> None:
     """Store histories and take their marks away, of those that nobody marked anew meanwhile.
 
-    One without jobs is none; neither is one that was not renewed since ``cutoff``.
+    One that has no jobs and broke no promise is none; neither is one that was not renewed since
+    ``cutoff``.
     """
     identities = [stale.identity for stale in histories]
     sql = f"SELECT identity, mark FROM stale_histories WHERE identity IN ({marks(identities)})"
     with writer.transaction() as db:
         current = {tuple(row) for row in db.execute(sql, identities)}
         renewed = {s.identity: history for s, history in histories.items() if s in current}
-        without = [(i,) for i, history in renewed.items() if not history.timed.jobs]
+        telling = {i: h for i, h in renewed.items() if h.timed.jobs or h.worse}
+        without = [(identity,) for identity in renewed if identity not in telling]
         db.executemany("DELETE FROM stale_histories WHERE identity = ?", [(i,) for i in renewed])
         db.executemany("DELETE FROM job_histories WHERE identity = ?", without)
         db.executemany(
             "INSERT OR REPLACE INTO job_histories VALUES (?, ?, ?)",
             [
                 (identity, _rows.to_json(history.to_dict()), _rows.now())
-                for identity, history in renewed.items()
-                if history.timed.jobs
+                for identity, history in telling.items()
             ],
         )
         db.execute("DELETE FROM job_histories WHERE updated_at < ?", (cutoff,))

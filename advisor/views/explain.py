@@ -102,6 +102,8 @@ def decide_alone(request: JobRequest, reader: Reader) -> Decision:
     snapshot.histories = history_records(reader, [read.identity])
     names = {read.application} | applications_of(request, snapshot, read.identity)
     names |= planned_applications(request, snapshot, read.identity)
+    apart = read.reading.apart if read.reading else ()
+    names |= {program.recognised.application for program in apart if program.recognised}
     for application in sorted(filter(None, names)):
         snapshot.take([*reader.find_models(application), *reader.size_models(application)])
     return decide(request, snapshot, chance=_no_holdout)

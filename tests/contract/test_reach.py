@@ -207,3 +207,30 @@ def test_no_folder_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2 and "none is no folder: name one" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_several_programs_get_threads_where_hooks_look_at_one_file(tmp_path: Path) -> None:
+    lines = "#!/bin/bash\n#SBATCH -n 1\n#SBATCH -c 8\n"
+    bodies = {
+        "ways.sh": "./flow 1\n./flow 2\n",
+        "files.sh": "./mesh\n./flow\n",
+        "container.sh": "singularity exec a.sif ./mesh\nsingularity exec a.sif ./flow\n",
+        "own.sh": "export OMP_NUM_THREADS=8\n./flow 1\n./flow 2\n",
+        "loop.sh": "./flow 1\nfor i in 2 3; do ./flow $i; done\n",
+    }
+    for name, body in bodies.items():
+        (tmp_path / name).write_text(lines + body)
+    result = reach(tmp_path, "--scheduler", "slurm")
+    assert reached(result, "in_order") == {"ways.sh", "files.sh", "container.sh"}
+    assert reached(result, "programs") == {"ways.sh", "container.sh"}
+    assert (
+        reached(result, "threads")
+        == reached(result, "at_submission")
+        == {
+            "ways.sh",
+            "container.sh",
+        }
+    )
+    assert (result["hybrid_in_order"], result["hybrid_programs"]) == (3, 2)
+    unknown = reach(tmp_path, "--scheduler", "slurm", "--unset", "unknown")
+    assert reached(unknown, "programs") == set()

@@ -63,7 +63,7 @@ def test_the_end_of_a_job_s_steps_is_waited_for() -> None:
 
 def test_fixed_shapes_end_as_without_the_advisor(trial: Trial) -> None:
     shapes = fixed()
-    assert len({shape.name for shape in shapes}) == len(shapes) == 291
+    assert len({shape.name for shape in shapes}) == len(shapes) == 311
     verdicts = tried(trial, shapes)
     advised = sum(verdict.advised for verdict in verdicts)
     assert advised >= ADVISED, "nothing is safe by doing nothing"

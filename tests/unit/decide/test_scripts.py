@@ -16,6 +16,10 @@ SEVERAL = {
     "srun ./stencil\nsrun ./stencil 2": "several-steps",
     "srun -n1 ./prepare; srun ./stencil": "several-steps",
     "python post.py\nsrun ./stencil": "several-steps",
+    "python --version post.py\nsrun ./stencil": "several-steps",
+    "./python --version\nsrun ./stencil": "several-steps",
+    "srun python --version\nsrun ./stencil": "several-steps",
+    "R -V <<EOF\nlm(x)\nEOF\nsrun ./stencil": "several-steps",
     "srun ./stencil | ./filter": "several-steps",
     "srun ./stencil | srun ./stencil": "several-steps",
     "srun ./stencil | tee x | srun ./stencil": "several-steps",
@@ -210,6 +214,7 @@ def test_arguments_that_may_set_threads_keep_them(store: Writer, argument: str) 
         "  export NODEFILE=`generate_pbs_nodefile`\n  cat $NODEFILE | uniq > machine.file\nfi\n"
         "eval $CMD",
         "srun --nodes=1 -n1 hostname --ip-address\nsrun mkdir -p out\nsrun ./stencil",
+        "python --version\n/usr/bin/gcc --version 2>&1\nnvcc -V\njava -version\nsrun ./stencil",
     ],
 )
 def test_ordinary_scripts_are_understood(store: Writer, script: str) -> None:

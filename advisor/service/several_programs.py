@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 
 from advisor.core import program
 from advisor.core.feasible import feasible_rows
-from advisor.core.option import Option, Row, pack_options
+from advisor.core.option import Option, Row
 from advisor.core.reasons import SEVERAL_PROGRAMS, reason
 from advisor.core.recognise import ApplicationRule, Recognised
 from advisor.core.script_use import SEVERAL_STEPS
@@ -190,12 +189,10 @@ def _model(
     programs: Sequence[_Program],
     checked: list[dict[str, object]],
 ) -> StoredModel:
-    """Return a model that decisions take as any other; its id is of no stored one."""
+    """Return the model of one job that decisions take as any other."""
     written = sums[0]
     c = written.configuration
     shape = [[c.nodes, c.ranks_per_node, c.threads_per_node]]
-    packed = pack_options(sums)
-    digest = blake2b(PROGRAMS.encode() + packed, digest_size=7).digest()
     parts = [
         {
             "program": p.job.recognised.application,
@@ -207,26 +204,11 @@ def _model(
         }
         for p in programs
     ]
-    return StoredModel(
-        id=-1 - int.from_bytes(digest, "big"),
-        application=job.recognised.application,
-        workload=SEVERAL_PROGRAMS,
-        node_type=c.node_type,
-        scope="own",
-        owner=job.request.user,
-        version=1,
-        name=PROGRAMS,
-        state="fitted",
-        state_reason="",
-        energy_quality="measured",
-        n_train=0,
-        stats={
-            "parts": parts,
-            "program": checked,
-            "threads_unset": shape,
-            "threads_of_cores": shape,
-        },
-        options_blob=packed,
-        created_at="",
-        updated_at="",
+    return StoredModel.of_job(
+        PROGRAMS,
+        job.recognised.application,
+        SEVERAL_PROGRAMS,
+        job.request.user,
+        sums,
+        {"parts": parts, "program": checked, "threads_unset": shape, "threads_of_cores": shape},
     )

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Effect
 from advisor.core.inventory import NodeType
 from advisor.core.job_history import JobHistory, JobPart, PastJob
-from advisor.core.option import Row, pack_options, row_of
+from advisor.core.option import Row, row_of
 from advisor.core.reading import JobReading
 from advisor.core.reasons import (
     CAP_TRIALS_STOPPED,
@@ -347,33 +346,19 @@ def _part_records(past: tuple[PastJob, Sequence[KnownPart]]) -> Iterator[dict[st
 def _model(
     job: UnderstoodJob, job_options: WholeJob, parts: list[dict[str, object]]
 ) -> StoredModel:
-    """Return a model that decisions take as any other; its id is of no stored one."""
-    options = (job_options.written, *job_options.capped)
-    packed = pack_options(options)
-    digest = blake2b(packed, digest_size=7).digest()
-    return StoredModel(
-        id=-1 - int.from_bytes(digest, "big"),
-        application=next(
-            (str(p["application"]) for p in parts if p["known"]), job.recognised.application
-        ),
-        workload=WHOLE_JOB,
-        node_type=job_options.written.configuration.node_type,
-        scope="own",
-        owner=job.request.user,
-        version=1,
-        name=HISTORY,
-        state="fitted",
-        state_reason="",
-        energy_quality="measured",
-        n_train=0,
-        stats={
+    """Return the model of one job that decisions take as any other."""
+    known = (str(p["application"]) for p in parts if p["known"])
+    return StoredModel.of_job(
+        HISTORY,
+        next(known, job.recognised.application),
+        WHOLE_JOB,
+        job.request.user,
+        (job_options.written, *job_options.capped),
+        {
             "parts": parts,
             "spread": job_options.spread,
             "trial": None if job_options.trial is None else row_of(job_options.trial),
         },
-        options_blob=packed,
-        created_at="",
-        updated_at="",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, Literal
 
 from advisor.core.axes import Extra
@@ -18,6 +19,7 @@ from advisor.core.option import (
     Row,
     further_axes,
     highest_axes,
+    pack_options,
     rows_within,
     unpack_rows,
 )
@@ -81,6 +83,41 @@ class StoredModel:
     """Of a family's model: what its options take at other sizes (core/size_table.py)."""
     size: tuple[tuple[str, float], ...] = ()
     """Of a family's model in use for a job: the job's size, which its rows are for."""
+
+    @classmethod
+    def of_job(
+        cls,
+        name: str,
+        application: str,
+        workload: str,
+        user: str,
+        options: Sequence[Option],
+        stats: dict[str, Any],
+    ) -> StoredModel:
+        """Return a model of one job of a user's, its first option as it is written.
+
+        It is in no store, and its id is of none there.
+        """
+        packed = pack_options(options)
+        digest = blake2b(name.encode() + packed, digest_size=7).digest()
+        return cls(
+            id=-1 - int.from_bytes(digest, "big"),
+            application=application,
+            workload=workload,
+            node_type=options[0].configuration.node_type,
+            scope="own",
+            owner=user,
+            version=1,
+            name=name,
+            state="fitted",
+            state_reason="",
+            energy_quality="measured",
+            n_train=0,
+            stats=stats,
+            options_blob=packed,
+            created_at="",
+            updated_at="",
+        )
 
     @property
     def transferred(self) -> bool:

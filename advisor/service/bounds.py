@@ -72,7 +72,7 @@ def bounds_of(job: UnderstoodJob, baseline: JobBaseline) -> Constraints | Conclu
         landing=job.node_types,
         whole=whole_nodes,
         threads_kept=threads_kept(request, use, job.recognised.threads_from) or once,
-        threads_unset=_threads_unset(job, baseline),
+        threads_unset=threads_unset(job, baseline),
         freq_kept=(
             bound(request, "frequency")
             or use.frequency
@@ -127,14 +127,20 @@ def _started_once(job: UnderstoodJob, baseline: JobBaseline) -> str:
     return f"the script starts its program without a launcher, so once for a node's {ranks} tasks"
 
 
-def _threads_unset(job: UnderstoodJob, baseline: JobBaseline) -> str:
-    """Return why variables of threads that the job leaves unset stay so."""
+def threads_unset(job: UnderstoodJob, baseline: JobBaseline, *, states_cores: bool = False) -> str:
+    """Return why variables of threads that the job leaves unset stay so.
+
+    ``states_cores``: a step's job states cores a task, of which its scheduler tells the program.
+    One that reads this may start as many workers, so a run that knew them must speak.
+    """
     follows = not baseline.whole and job.reading.counts_threads  # the request alone is changed
     if follows or job.recognised.fills_cores:
         return ""
     by_scheduler = translator(job.request.scheduler).SETS_THREADS
     unset = [name for name in job.recognised.threads_from if name not in by_scheduler]
-    return unset_kept(unset, baseline.asked, baseline.model.stats.get("threads_unset"))
+    knows_cores = states_cores and not by_scheduler
+    filled = baseline.model.stats.get("threads_of_cores" if knows_cores else "threads_unset")
+    return unset_kept(unset, baseline.asked, filled)
 
 
 def _cores_kept(job: UnderstoodJob, baseline: JobBaseline) -> str:

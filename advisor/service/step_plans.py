@@ -52,7 +52,7 @@ from advisor.service.baseline import (
     find_models,
     locate_baseline,
 )
-from advisor.service.bounds import bounds_of
+from advisor.service.bounds import bounds_of, threads_unset
 from advisor.service.choice import choose
 from advisor.service.conclusion import NO_CHOICE, NO_REWRITE, Conclusion, Submission
 from advisor.service.job_models import JobModels
@@ -348,6 +348,9 @@ class _Planned:
             yield from self._chosen(job, baseline, bounds, blank)
             return
         if_set = list(self._chosen(job, baseline, replace(bounds, threads_unset=""), blank))
+        # the job's request, not the shape's, is what a step finds in its environment
+        unset = threads_unset(job, baseline, states_cores=self.request.cpus_per_task is not None)
+        bounds = replace(bounds, threads_unset=unset)
         if_unset = list(self._chosen(job, baseline, bounds, replace(blank, unset=True)))
         if [replace(s, unset=True) for s in if_set] != if_unset:
             yield from if_set

@@ -168,10 +168,14 @@ local function ranks_of(asked, plan)
   return ranks
 end
 
--- Whether the variable of threads is as the entry has it.
-local function threads_hold(entry, cpus)
+-- Whether the variable of threads is as the entry has it. An entry that also holds where it is unset
+-- counts on what the job says of its cores a task: a program that only its step tells of them may start
+-- as many workers.
+local function threads_hold(entry, cpus, asked)
   local value = os.getenv(entry.variable)
   if value then return value == ("%d"):format(entry.threads) end
+  local of_step = asked["cpus-per-task"] and not os.getenv("SLURM_CPUS_PER_TASK")
+  if entry.new > 0 and of_step then return false end
   return entry.unset and entry.ranks * entry.threads == cpus
 end
 
@@ -265,7 +269,7 @@ function M.advise(text, options, explicit_options)
   local ranks = ranks_of(asked, job)
   if not ranks then return "it takes a part of its job's nodes or CPUs, or that is not clear" end
   for _, entry in ipairs(job) do
-    if entry.ranks == ranks and threads_hold(entry, job.nodes * job.cpus) and build_holds(entry, not inside and file, asked) then
+    if entry.ranks == ranks and threads_hold(entry, job.nodes * job.cpus, asked) and build_holds(entry, not inside and file, asked) then
       if entry.new == 0 and entry.khz == 0 then return "the plan leaves it" end
       local plan, problem = change(entry, asked, variables, job, inside)
       if not plan then return problem end

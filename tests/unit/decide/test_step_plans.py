@@ -298,6 +298,26 @@ def test_where_the_variable_is_unset_a_run_must_have_counted(store: Writer) -> N
     assert all(s.unset for s in steps_of(asked(store)) if s.ranks * s.threads == 28)
 
 
+@pytest.mark.parametrize(("cores", "holds"), [("", True), (" -n1 -c28", False)])
+def test_of_a_job_that_states_its_cores_a_run_must_have_known_them(
+    store: Writer, cores: str, holds: bool
+) -> None:
+    options = [response("bdw", 1, 1, t, f) for t in range(4, 29, 4) for f in FREQS]
+    counted = as_measured(options)
+    model(store, "bdw", options, stats={**counted, "threads_of_cores": []})
+    policy(store, axes={"frequency": "keep"})
+
+    def holds_unset() -> bool:
+        steps = steps_of(asked(store, arguments=f"-N1 --exclusive{cores}"))
+        whole = [s for s in steps if s.ranks * s.threads == 28]
+        assert whole and all(s.threads_new == 20 for s in whole)
+        return any(s.unset for s in whole)
+
+    assert holds_unset() is holds
+    model(store, "bdw", options, stats=counted)
+    assert holds_unset()
+
+
 def test_a_model_that_knows_its_program_speaks_for_that_build(store: Writer) -> None:
     options = [response("bdw", 1, 1, t, f) for t in range(4, 29, 4) for f in FREQS]
     facts = [

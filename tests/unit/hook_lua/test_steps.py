@@ -666,6 +666,16 @@ def test_a_variable_that_is_unset(installed: Installed) -> None:
     for entry in (ENTRY, PlanEntry(APP, 2, 7, True, 0, 1_500_000)):
         job = step(installed, entry, unset=("OMP_NUM_THREADS",))
         assert (ours(job), "cpu-freq" in job.values) == ({}, False)
+    own_cores = {"cpus-per-task": "14"}  # which the plan did not know, nor any run perhaps
+    fewer = PlanEntry(APP, 2, 14, True, 7, 1_500_000)
+    job = step(installed, fewer, options=own_cores, unset=("OMP_NUM_THREADS",))
+    assert (ours(job), "cpu-freq" in job.values) == ({}, False)
+    capped = PlanEntry(APP, 2, 14, True, 0, 1_500_000)
+    job = step(installed, capped, options=own_cores, unset=("OMP_NUM_THREADS",))
+    assert job.values["cpu-freq"] == CAP
+    of_job: dict[str, Any] = {"unset": ("OMP_NUM_THREADS",), "SLURM_CPUS_PER_TASK": "14"}
+    job = step(installed, PlanEntry(APP, 2, 14, True, 7), options=own_cores, **of_job)
+    assert ours(job)["OMP_NUM_THREADS"] == "7"
     job = step(installed, PlanEntry(APP, 2, 14, True, 7), OMP_NUM_THREADS="")
     assert ours(job) == {"OMP_NUM_THREADS": ""}
 

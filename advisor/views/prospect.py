@@ -244,7 +244,7 @@ class ProspectView:
     def svg(self) -> str:
         """Return a picture: all energy, what could be acted on, what would be saved, by program."""
         p, all_jobs = self.prospect, self.prospect.whole
-        apps = [s for s in p.by_application if s.saving[0]][:_BARS]
+        apps = [s for s in p.by_application if s.saving[2]][:_BARS]
         height = 190 + 26 * len(apps)
         most = all_jobs.kwh or 1.0
         about = (
@@ -336,7 +336,7 @@ def _table_of(
             format_kwh(s.kwh),
             f"{100 * s.assumed_share:.0f} %",
             format_kwh(s.actionable_kwh),
-            _saving_words(s) if s.saving[0] else "-",
+            _saving_words(s) if s.saving[2] else "-",
         )
         for s in slices
     ]

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -597,3 +598,47 @@ def test_it_reads_no_environment_of_the_jobs(node: SharedNode) -> None:
     node.bind("1")
     node.run("prolog", PYTHONPATH=str(own), PYTHONSTARTUP=str(own / "glob.py"))
     assert node.clocks == OWN and not (node.folder / "ran").exists()
+
+
+@pytest.fixture
+def program() -> ModuleType:
+    """The program's functions, for what no job can be made to meet at the right moment."""
+    module = ModuleType("advisor_node_cores")
+    exec(compile(PROGRAM.read_text(), str(PROGRAM), "exec"), vars(module))  # no bytecode beside it
+    return module
+
+
+def test_an_order_that_its_jobs_end_took_is_none(program: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(program.NotYet, match="it has ended"):
+        program.Order(str(tmp_path), "7")
+    clock = tmp_path / "scaling_max_freq"
+    clock.write_text("2200000\n")
+    order_file = tmp_path / ".waits.7"
+    order_file.write_text(f"cap 7 1500000\nn1 1\n{clock} 2200000 1200000\n")
+    order = program.Order(str(tmp_path), "7")
+    assert order.stands()
+    order_file.unlink()
+    assert not order.stands()
+    assert not program.carry_out(order, str(tmp_path), "n1", "7", 1, False)
+    assert clock.read_text() == "2200000\n" and not list(tmp_path.glob("cores.*"))
+
+
+def test_a_node_without_a_log_loses_a_line_and_nothing_else(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    program.say("7", "runs without its cap")
+
+
+def test_a_controller_that_answers_too_late_leaves_the_allocation_unclear(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text("#!/bin/sh\n[ -e $0.late ] && sleep 3\nprintf 'n1\\nn2\\n'\n")
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(program, "ANSWER_S", 60.0)
+    assert program.allocated("n1", [("n[1-2]", "0-3")]) == 4
+    (tmp_path / "scontrol.late").touch()
+    monkeypatch.setattr(program, "ANSWER_S", 0.2)
+    assert program.allocated("n1", [("n[1-2]", "0-3")]) == 0

@@ -623,6 +623,21 @@ def test_an_order_that_its_jobs_end_took_is_none(program: ModuleType, tmp_path: 
     assert clock.read_text() == "2200000\n" and not list(tmp_path.glob("cores.*"))
 
 
+def test_an_order_stands_and_others_keep_their_caps_until_the_last_time(
+    program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(program, "BOUND", ())  # the job is bound to nothing
+    clock, order_file, state = (tmp_path / n for n in ("scaling_max_freq", ".waits.7", "cores.5"))
+    clock.write_text(f"{CAP}\n")
+    order_file.write_text(f"cap 7 1500000\nn1 1\n{clock} {HIGHEST} {LOWEST}\n")
+    state.write_text(f"{clock} {HIGHEST}\n")
+    order = program.Order(str(tmp_path), "7")
+    assert program.carry_out(order, str(tmp_path), "n1", "7", 1, False) == program.UNBOUND
+    assert order.stands() and state.exists() and clock.read_text() == f"{CAP}\n"
+    assert program.carry_out(order, str(tmp_path), "n1", "7", 1, True) == program.UNBOUND
+    assert not order.stands() and not state.exists() and clock.read_text() == f"{HIGHEST}\n"
+
+
 def test_a_node_without_a_log_loses_a_line_and_nothing_else(
     program: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

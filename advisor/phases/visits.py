@@ -320,4 +320,4 @@ def _effects(design: Floats, logs: Floats) -> tuple[Floats, Floats, int]:
     freedom = len(logs) - design.shape[1]
     left = logs - design @ means
     variance = float(left @ left) / freedom
-    return means, variance * np.linalg.inv(design.T @ design), freedom
+    return np.asarray(means), np.asarray(variance * np.linalg.inv(design.T @ design)), freedom

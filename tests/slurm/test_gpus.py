@@ -468,8 +468,9 @@ def iterating(site: AdvisedSite, name: str, steps: int, how: str = "") -> Path:
     program = site.folder / "iterating"
     source = program.with_suffix(".c")
     source.write_text(ITERATING)
-    words = ["gcc", "-O1", "-fopenmp", "-rdynamic", source, "-o", program, "-lm"]
-    subprocess.run(words, check=True)
+    subprocess.run(
+        ["gcc", "-O1", "-fopenmp", "-rdynamic", source, "-o", program, "-lm"], check=True
+    )
     program.chmod(0o755)
     loads = f"{site.testbed.directory}/nodes/$SLURMD_NODENAME/loads"
     where = f"{loads} {posed(site.testbed)}/$SLURMD_NODENAME.set"

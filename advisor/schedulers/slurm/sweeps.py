@@ -100,7 +100,7 @@ class Sweeps:
             return running
         results = read_results(job.folder / "results.jsonl")
         if job.in_one:
-            return self._submit_in_one(job, job.open_runs(results))
+            return self._submit_in_one(job)
         due: dict[tuple[tuple[str, int], ...], list[tuple[PlannedRun, int]]] = {}
         for run in job.open_runs(results):
             tries = 1 + sum(r.seq == run.seq for r in results)
@@ -130,36 +130,20 @@ class Sweeps:
         # Slurm runs jobs of one name and user one after the other then, however the former ended.
         words += ["--dependency=singleton"] if after_others else []
         on_nodes = {name: axes[name] for name, w in writings.items() if w.nodes}
-        environment = {
-            **_environment(),
-            **({GPUS_ON_NODES: _compact(on_nodes)} if on_nodes else {}),
-        }
-        listed = submit(["sbatch", "--parsable", *words, str(driver)], environment)
-        job_number = re.match(r"\s*(\d+)", listed)
-        if job_number is None:
-            raise SchedulerError(f"sbatch refused the sweep: {' '.join(listed.split())}")
-        return job_number[1]
+        return _sbatch([*words, str(driver)], on_nodes)
 
-    def _submit_in_one(self, job: SweepJob, due: list[PlannedRun]) -> str:
+    def _submit_in_one(self, job: SweepJob) -> str:
         """Submit the job that goes through the values of an axis: the first of its runs is made.
 
         Its nodes leave what sets them as it runs, the job's own value first.
         """
-        assert job.baseline is not None and len(due) == len(job.runs)
-        driver = write_files(_watched_by(job), [(due[0], 1)], metered=self._metered(job))
+        assert job.baseline is not None
+        driver = write_files(_watched_by(job), [(job.runs[0], 1)], metered=self._metered(job))
         [(name, first)] = job.baseline.extra
-        values = [first, *(dict(run.configuration.extra)[name] for run in due)]
-        longest = max(due, key=lambda run: job.longest_s(run) or math.inf)
-        environment = {
-            **_environment(),
-            GPUS_ON_NODES: _compact({name: "/".join(map(str, values))}),
-        }
-        words = self._options(job, [longest])
-        listed = submit(["sbatch", "--parsable", *words, str(driver)], environment)
-        job_number = re.match(r"\s*(\d+)", listed)
-        if job_number is None:
-            raise SchedulerError(f"sbatch refused the sweep: {' '.join(listed.split())}")
-        return job_number[1]
+        values = [first, *(dict(run.configuration.extra)[name] for run in job.runs)]
+        longest = max(job.runs, key=lambda run: job.longest_s(run) or math.inf)
+        words = [*self._options(job, [longest]), str(driver)]
+        return _sbatch(words, {name: "/".join(map(str, values))})
 
     @staticmethod
     def axis_kept_in_a_run(writing: AxisWriting, nodes: int) -> str:
@@ -261,12 +245,13 @@ class Sweeps:
         settled = {(r.seq, r.attempt) for r in results}
         waiting = 0
         for attempt in log.attempts:
-            if (attempt.seq, attempt.number) in settled:
-                continue
             if job.in_one:
                 for point in _points(job, attempt):
-                    append_result(job.folder / "results.jsonl", point)
-                    results.append(point)
+                    if (point.seq, point.attempt) not in settled:
+                        append_result(job.folder / "results.jsonl", point)
+                        results.append(point)
+                continue
+            if (attempt.seq, attempt.number) in settled:
                 continue
             result = self._settled_result(job, attempt)
             if result is not None and result.ok:
@@ -439,6 +424,19 @@ class Sweeps:
 _compact = json.JSONEncoder(separators=(",", ":")).encode
 _PARTS = {"": "no energy", "rapl": "the processors alone (rapl)"}
 """What Slurm meters where its plugin sees no GPUs."""
+
+
+def _sbatch(words: list[str], on_nodes: Mapping[str, int | str]) -> str:
+    """Submit a sweep's job and return its id. ``on_nodes``: what its nodes set on its GPUs.
+
+    Raises SchedulerError.
+    """
+    told = {GPUS_ON_NODES: _compact(on_nodes)} if on_nodes else {}
+    listed = submit(["sbatch", "--parsable", *words], {**_environment(), **told})
+    job_number = re.match(r"\s*(\d+)", listed)
+    if job_number is None:
+        raise SchedulerError(f"sbatch refused the sweep: {' '.join(listed.split())}")
+    return job_number[1]
 
 
 def _of_whole_job(job: SweepJob, run: PlannedRun) -> tuple[tuple[str, int], ...]:

@@ -30,8 +30,8 @@ LAUNCH = 0.01
 KINDS = {
     "60 s of 1200 iterations, scatter 2 %": Program(iterations=1200),
     "300 s of 600 iterations, scatter 5 %": Program(iterations=600, iteration_s=0.5, scatter=0.05),
-    "300 s of 60000 iterations, scatter 20 %": Program(
-        iterations=60_000, iteration_s=0.005, scatter=0.2
+    "300 s of 10000 iterations, scatter 20 %": Program(
+        iterations=10_000, iteration_s=0.03, scatter=0.2
     ),
     "600 s of 120 iterations, scatter 2 %": Program(iterations=120, iteration_s=5),
     "120 s, iterations grow to twice": Program(iterations=2400, grows=1.0),

@@ -141,8 +141,8 @@ class Visits:
                 f"{min(count, LEAST_VALUES)} values"
             )
             return
-        kept = np.unique(np.linspace(0, count - 1, min(count, room)).round().astype(int))
-        self.values = tuple(int(k) for k in kept)
+        numbers = np.unique(np.linspace(0, count - 1, min(count, room)).round().astype(int))
+        self.values = tuple(int(number) for number in numbers)
         self._long = max(long, math.ceil(LEAST_ITERATIONS / _ROUNDS))
 
     @property

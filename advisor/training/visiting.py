@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _ANSWER_S = 10.0
 """From when a value is asked for to when the driver counts as hanging."""
 _ROOT = 0
+"""The user id of whoever may set clocks."""
 
 
 class Setter:
@@ -98,9 +99,9 @@ class Setter:
         self._said += part
         if part and b"\n" not in self._said:
             return False
-        said = self._said.decode("ascii", "replace").strip()
-        why = said.removeprefix("no ") if said.startswith("no GPU") else said
-        self._end("" if said == "ok" else why or "its setter is gone")
+        answer = self._said.decode("ascii", "replace").strip()
+        why = answer.removeprefix("no ") if answer.startswith("no GPU") else answer
+        self._end("" if answer == "ok" else why or "its setter is gone")
         return not self.why
 
     def _end(self, why: str) -> None:

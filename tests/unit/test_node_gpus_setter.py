@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -34,7 +35,8 @@ def node(tmp_path: Path) -> Iterator[Node]:
     pose(made.posed, CLOCKED, CLOCKED)
     yield made
     for note in made.states.glob(".setter.*"):
-        os.kill(json.loads(note.read_text())["pid"], signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(json.loads(note.read_text())["pid"], signal.SIGKILL)
 
 
 def path_of(node: Node, job: str = "7") -> Path:
@@ -192,6 +194,15 @@ def test_it_ends_with_the_file_of_its_job(node: Node) -> None:
     (node.states / "7").unlink()
     wait_for(lambda: not alive(pid), 10)
     (node.states / ".setter.7").unlink()
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", '{"pid": 1}', '{"pid": "x", "started": 1}'])
+def test_a_note_that_was_written_in_part_is_of_no_setter(node: Node, note: str) -> None:
+    """A full /run: the process that writes it has not begun to listen."""
+    node.set("7", "0", "gpu_freq_khz=900000")
+    (node.states / ".setter.7").write_text(note)
+    assert node.run("lift", "7").stderr == ""
+    assert node.calls() == ["0 clocks 900", "0 clocks 0"] and not list(node.states.iterdir())
 
 
 def test_a_driver_that_hangs_keeps_the_setter_alone(node: Node) -> None:

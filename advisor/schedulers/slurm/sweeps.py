@@ -431,8 +431,8 @@ def _sbatch(words: list[str], on_nodes: Mapping[str, int | str]) -> str:
 
     Raises SchedulerError.
     """
-    told = {GPUS_ON_NODES: _compact(on_nodes)} if on_nodes else {}
-    listed = submit(["sbatch", "--parsable", *words], {**_environment(), **told})
+    for_nodes = {GPUS_ON_NODES: _compact(on_nodes)} if on_nodes else {}
+    listed = submit(["sbatch", "--parsable", *words], {**_environment(), **for_nodes})
     job_number = re.match(r"\s*(\d+)", listed)
     if job_number is None:
         raise SchedulerError(f"sbatch refused the sweep: {' '.join(listed.split())}")

@@ -119,8 +119,10 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first-seed", type=int, default=1000)
     args = parser.parse_args()
-    print("| program | all seven | runs, one for all | runs, one each | time: median, worst |")
-    print("  energy | intervals that hold | one each: time | energy |")
+    print(
+        "| program | all seven | cost, one for all | cost, one each | time: median, worst | energy |"
+        " intervals that hold | one each: time | energy |\n" + "|---" * 9 + "|"
+    )
     for name, program in KINDS.items():
         reached = Reached()
         for number in range(args.seeds):

@@ -51,6 +51,8 @@ class _Visit:
     behind: int
     log_time: float
     log_energy: float
+    variance: float
+    """Of either, at least: what the scatter of its iterations leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +220,12 @@ class Visits:
 
     def _visited(self, first: int, behind: int) -> _Visit | None:
         assert self._turns is not None
-        begin_s, end_s = self._turns.marks[first], self._turns.marks[behind]
-        log_time = math.log((end_s - begin_s) / float(self._base_s[first:behind].sum()))
+        marks = self._turns.marks
+        begin_s, end_s = marks[first], marks[behind]
+        base_s = self._base_s[first:behind]
+        ratios = np.diff(marks[first : behind + 1]) / base_s
+        variance = float(ratios.var(ddof=1) / ratios.mean() ** 2 / len(ratios))
+        log_time = math.log((end_s - begin_s) / float(base_s.sum()))
         log_energy = 0.0
         if self._meter is not None:
             # By what was read within the visit alone: readings around it have other values in them.
@@ -233,7 +239,7 @@ class Visits:
                 return None
             spent_j = power * (end_s - begin_s)
             log_energy = math.log(spent_j / float(self._base_j[first:behind].sum()))
-        return _Visit(-1, first, behind, log_time, log_energy)
+        return _Visit(-1, first, behind, log_time, log_energy, variance)
 
     def ended(self) -> None:
         """Take note that the run has come to its end."""
@@ -273,10 +279,11 @@ class Visits:
         for row, visit in enumerate(visits):
             design[row, columns[visit.value]] = 1.0
         design[:, -1] = (middle - middle.mean()) / max(float(np.ptp(middle)), 1.0)
-        times = _effects(design, np.array([v.log_time for v in visits]))
+        least = float(np.mean([v.variance for v in visits]))
+        times = _effects(design, np.array([v.log_time for v in visits]), least)
         joules = None
         if self._meter is not None:
-            joules = _effects(design, np.array([v.log_energy for v in visits]))
+            joules = _effects(design, np.array([v.log_energy for v in visits]), least)
         points = []
         for value, column in columns.items():
             if column:
@@ -301,7 +308,7 @@ class Visits:
         ratio = math.exp(means[column] - means[0])
         loop = base * loop_share * ratio
         around, around_half = (
-            base * (1 - loop_share) * part / 2 for part in (1 + ratio, CONFIDENCE * abs(ratio - 1))
+            base * (1 - loop_share) * part / 2 for part in (1 + ratio, abs(ratio - 1))
         )
         scatter = loop * math.expm1(error)
         number_half = 0.0 if self._exact else NUMBER * loop
@@ -314,10 +321,13 @@ def _iterations(stretches: Floats, bounds: Ints) -> Floats:
     return np.asarray(np.add.reduceat(stretches[: bounds[-1]], bounds[:-1]))
 
 
-def _effects(design: Floats, logs: Floats) -> tuple[Floats, Floats, int]:
-    """Return the coefficients that explain logarithms best, their covariance and its freedom."""
+def _effects(design: Floats, logs: Floats, least: float) -> tuple[Floats, Floats, int]:
+    """Return the coefficients that explain logarithms best, their covariance and its freedom.
+
+    ``least``: the variance of one logarithm, which a few that happen to agree do not show.
+    """
     means, *_ = np.linalg.lstsq(design, logs, rcond=None)
     freedom = len(logs) - design.shape[1]
     left = logs - design @ means
-    variance = float(left @ left) / freedom
+    variance = max(float(left @ left) / freedom, least)
     return np.asarray(means), np.asarray(variance * np.linalg.inv(design.T @ design)), freedom

@@ -120,8 +120,8 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=1000)
     args = parser.parse_args()
     print(
-        "| program | all seven | cost, one for all | cost, one each | time: median, worst | energy |"
-        " intervals that hold | one each: time | energy |\n" + "|---" * 9 + "|"
+        "| program | all seven | cost, one for all | cost, one each | time: median, worst |"
+        " energy | intervals that hold | one each: time | energy |\n" + "|---" * 9 + "|"
     )
     for name, program in KINDS.items():
         reached = Reached()

@@ -24,8 +24,8 @@ LEAST_VALUES = 4
 """Fewer values, the job's own among them, are no curve."""
 
 SETTLE_S = 0.5
-"""From when a value is set until its iterations count: clocks take up to some 0.2 s, and what a
-device's power sensor shows lags behind by some 0.1 s."""
+"""From when a value is set until its iterations count. Chosen, not measured: how long a clock takes
+differs much between devices and clocks (Velicka et al., arXiv 2502.20075)."""
 
 _VISIT_S = 0.5
 """A visit takes this long at least."""

@@ -118,13 +118,16 @@ def next_runs(
     run_sigma: float,
     confirm: int = 1,
     as_predicted: Collection[Configuration] = (),
+    known: Collection[Configuration] = (),
 ) -> NextRuns | None:
     """Return what to run next, None when no run is expected to pay back.
 
     ``options`` are those that the job may take, ``runs_left`` how many runs there still may be,
     ``pairs`` how many each option had (the job as written: how often it ran again), ``run_sigma``
     the standard deviation of one run's log, ``confirm`` how many pairs the policy asks for at
-    least, 0 for none, ``as_predicted`` those whose runs came out as the others predict.
+    least, 0 for none, ``as_predicted`` those whose runs came out as the others predict, ``known``
+    those of which another run would tell as little as the one that went through them: they wait
+    for what confirms.
     """
     least_pairs = max(confirm, pairs_needed(policy, run_sigma)) if confirm else 0
     base = baseline.configuration
@@ -144,7 +147,8 @@ def next_runs(
     settled = least_pairs == 1 and pairs.get(base, 0) > 0  # a run borne out needs no pair
     # The last two runs are the confirmation's.
     if runs_left > (_PAIR if confirm else 0) or (settled and runs_left == 1):
-        best = recommend(free, baseline, policy, run_sigma=ahead, sure=hope)
+        new = [o for o in free if o.configuration not in known]
+        best = recommend(new, baseline, policy, run_sigma=ahead, sure=hope)
         if best is not None:
             return NextRuns((best.configuration,))
     if runs_left < _PAIR or not confirm:

@@ -34,7 +34,7 @@ _PRIOR, _PRIOR_WEIGHT = 0.04, 6.0
 """Scatter of an iteration that counts like so many seen ones: a few that happen to agree are no
 proof that all do."""
 
-_DRIFT = 0.0125
+DRIFT = 0.0125
 """Relative half width of what is to come of classes seen: a run may move away from the baseline
 later, by heat or neighbours, without a sign of it in its first iterations."""
 
@@ -134,7 +134,7 @@ def extrapolate(
     times_over = base_left[goes_on].sum() / base_seen[goes_on].sum() if goes_on.any() else 0.0
     meter_half = resolution * float(times_over)
     total = elapsed + float(to_come.sum())
-    drift_half = _DRIFT * float(to_come[seen_mask].sum())
+    drift_half = DRIFT * float(to_come[seen_mask].sum())
     parts = (scatter, unseen_half, number_half, meter_half, drift_half)
     half = float(np.linalg.norm(parts))
     share = float(base_left[~seen_mask].sum() / paired.base.sum())

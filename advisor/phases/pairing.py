@@ -47,7 +47,7 @@ _READINGS_EACH = 10
 _THIRDS = 3
 """Clusterings in a row that must be alike before a run is ended."""
 
-_NUMBER = 0.02
+NUMBER = 0.02
 """Half width of the number of iterations where sequences differ and no other run is known."""
 
 
@@ -116,6 +116,11 @@ class Baseline:
         """Whether its energy is known from its begin to its end."""
         return self._meter is not None
 
+    @property
+    def meter(self) -> Metered | None:
+        """Its meter, where its energy is known."""
+        return self._meter
+
     def _cut(
         self, event_indices: Ints, phases: tuple[Ints, ...], number_share: float
     ) -> PairedStretches:
@@ -154,7 +159,7 @@ class Baseline:
         removed_count = last - first - phase.iterations
         later_bounds = [p.bounds - removed_count for p in self.phases if p.bounds[0] >= last]
         earlier_bounds = [p.bounds for p in self.phases if p.bounds[-1] <= first]
-        number = self._number or _NUMBER
+        number = self._number or NUMBER
         return self._cut(event_indices, (*earlier_bounds, phase_bounds, *later_bounds), number)
 
 

@@ -286,6 +286,9 @@ class SweepJob:
     """Where its results are left for the store's host, if they are: its jobs say so."""
     axes: Mapping[str, AxisWriting] = field(default_factory=dict)
     """The further axes that its runs vary, and how they get them."""
+    in_one: bool = False
+    """Its runs differ in one further axis alone, and are made in one: the job goes from value to
+    value between its iterations."""
 
     @property
     def first_task(self) -> str:
@@ -542,6 +545,13 @@ class Scheduler(Protocol):
         ``launcher`` and ``nodes`` are the job's.
         """
         return f"a sweep cannot set it on {self.LABEL}"
+
+    def axis_kept_in_a_run(self, writing: AxisWriting, nodes: int) -> str:
+        """Return why a further axis stays as it is while a job runs; "" if a sweep may change it.
+
+        ``nodes`` are the job's.
+        """
+        return f"nothing sets it as a job runs on {self.LABEL}"
 
     def gives_whole_nodes(self, partition: str) -> bool:
         """Tell whether every job of a partition ("" for the default) has its nodes for itself."""

@@ -20,6 +20,7 @@ from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
 from advisor.schedulers.results import good_run
 
 MODULE = "advisor.training.beside"
+IN_ONE = "advisor.training.visiting"
 LIBRARY = "watch.so"
 _WHOLE = "whole.json"
 """The complete run as the scheduler measured it."""
@@ -29,9 +30,12 @@ def role_of(job: SweepJob, run: PlannedRun) -> str:
     """Return how a run is watched: ``complete``, ``paired``, or "" for not at all.
 
     The first run of the job as written is the complete one. What confirms is never ended.
+    ``values``: it stands for all runs of the stage.
     """
     if job.watch is None or run.role == "confirm":
         return ""
+    if job.in_one:
+        return "values"
     if run.role == "baseline":
         return "complete" if run.seq == 0 else ""
     return "paired"
@@ -54,7 +58,9 @@ def beside_words(job: SweepJob, *, metered: bool, root: Path = Path("/sys")) -> 
         *(["--metered", "--meter", _online_meter(job.meter)] if metered else []),
     ]
     one_thread = [f"{name}=1" for name in _ONE_THREAD]
-    return ["env", *one_thread, *own_python(MODULE, *words)]
+    if job.in_one:
+        words += ["--names", ",".join(stop_name(job, run.seq, 1) for run in job.runs)]
+    return ["env", *one_thread, *own_python(IN_ONE if job.in_one else MODULE, *words)]
 
 
 def driver_lines(job: SweepJob, *, metered: bool, root: Path = Path("/sys")) -> list[str]:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from advisor.drafts import write_whole
 from advisor.phases.complete import (
@@ -37,7 +37,7 @@ from advisor.phases.ring import EventRings, no_room
 from advisor.training.ending import RunProcesses, end_run
 
 if TYPE_CHECKING:
-    from advisor.phases.pairing import EarlyStop, Pairing
+    from advisor.phases.pairing import Baseline, EarlyStop, Pairing
     from advisor.schedulers.base import JobHere
 
 POLL_S = 0.05
@@ -53,6 +53,18 @@ class _Counting(Protocol):
         """Return the joules since the meter was started."""
 
 
+class Follower(Protocol):
+    """Takes a run's events and readings in the order of their times."""
+
+    reason: str
+
+    def read(self, time_s: float, energy_j: float) -> None:
+        """Take a reading of the counter of joules."""
+
+    def feed(self, time_s: float, site: str) -> EarlyStop | None:
+        """Take an event; return a stop where the run may be ended."""
+
+
 @dataclass(slots=True)
 class Beside:
     """Takes a run's events and readings as they come, and hands them to ``pairing`` once there.
@@ -62,7 +74,7 @@ class Beside:
 
     rings: EventRings
     counter: _Counting | None
-    pairing: Pairing | None = None
+    pairing: Follower | None = None
     job: JobHere | None = None
     run: CompleteRun = field(default_factory=CompleteRun)
     _joules: float = -1.0
@@ -95,7 +107,7 @@ class Beside:
         run.sites += [s for _, s in events]
         return None if self.pairing is None else self._feed(self.pairing)
 
-    def _feed(self, pairing: Pairing) -> EarlyStop | None:
+    def _feed(self, pairing: Follower) -> EarlyStop | None:
         """Hand on what was not handed on yet, in the order of its times."""
         run = self.run
         while self._fed < len(run.times):
@@ -165,7 +177,7 @@ class Beside:
         return f"{who} on {where}"
 
 
-def _job_here() -> JobHere | None:
+def job_of_run() -> JobHere | None:
     """Return the job that the run is in, None in none; what asks schedulers takes time to load."""
     from advisor.errors import AdvisorError
     from advisor.schedulers.choose import job_here
@@ -175,7 +187,7 @@ def _job_here() -> JobHere | None:
     return None
 
 
-def _counter(name: str, root: Path) -> _Counting | None:
+def counter_of(name: str, root: Path) -> _Counting | None:
     """Return a started meter of this node that can be read while a run goes on, else None."""
     from advisor.errors import AdvisorError
     from advisor.meters.base import Load
@@ -196,20 +208,27 @@ def _make_pairing(watcher: Beside, base: CompleteRun, within: float, metered: bo
 
     Readings of the meter come meanwhile: a gap in them would hide what the first iterations took.
     """
-    from advisor.phases.metered import Metered
-    from advisor.phases.pairing import Baseline, Pairing, RunEvents
+    from advisor.phases.pairing import Pairing
 
-    watcher.job = _job_here()
+    watcher.job = job_of_run()
+    baseline = baseline_of(base)
+    watcher.pairing = Pairing(baseline, within=within, metered=metered, beside=True)
+
+
+def baseline_of(base: CompleteRun) -> Baseline:
+    """Return a complete run as others are paired with it."""
+    from advisor.phases.metered import Metered
+    from advisor.phases.pairing import Baseline, RunEvents
+
     meter = Metered()
     for time_s, joules in base.readings:
         meter.feed(time_s, joules)
     events = RunEvents(tuple(base.times), tuple(base.sites))
-    baseline = Baseline(events, meter if metered else None, phases=base.phases)
-    watcher.pairing = Pairing(baseline, within=within, metered=metered, beside=True)
+    return Baseline(events, meter if base.readings else None, phases=base.phases)
 
 
 def _stop_json(stop: EarlyStop, base: CompleteRun, watcher: Beside) -> dict[str, object]:
-    spent_j, leading_rank = _spent_j(watcher), watcher.by
+    spent_j, leading_rank = spent_j_of(watcher), watcher.by
     energy, begin_j = stop.energy, base.readings[0][1] if base.readings else 0.0
     return {
         "time_s": stop.time.total,
@@ -231,7 +250,7 @@ def _plugin_facts(watcher: Beside) -> dict[str, object]:
     """Return what installed packages keep of the run; a package that fails keeps nothing."""
     from advisor import plugins
 
-    watched = watcher.pairing.watched() if watcher.pairing else None
+    watched = cast("Pairing", watcher.pairing).watched() if watcher.pairing else None
     more: dict[str, object] = {}
     if watched is not None:
         for name in plugins.names("early_stops"):
@@ -274,7 +293,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         base = None
     if args.role == "paired" and base is None:
         return 0
-    counter = _counter(args.meter, args.sys) if args.metered else None
+    counter = counter_of(args.meter, args.sys) if args.metered else None
     watcher = Beside(EventRings(args.rings), counter)
     watcher.look()
     # The run has waited for this: its time begins.
@@ -294,12 +313,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if args.role == "complete":
                     adopt(args.folder)
                 data = json.dumps(_stop_json(stop, base, watcher))
-                _write_note(args.folder / STOPS / args.name, data)
+                write_note(args.folder / STOPS / args.name, data)
                 end_run(run)
             return 0
         reason = watcher.run.why or (watcher.pairing.reason if watcher.pairing else "")
         if base is not None and reason:
-            _write_note(args.folder / "whole" / args.name, reason)
+            write_note(args.folder / "whole" / args.name, reason)
             if args.role == "paired":
                 return 0
             base, watcher.pairing = None, None  # the one to pair others with is this
@@ -308,7 +327,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     complete = watcher.ended()
     if base is not None and watcher.pairing and complete.times:
-        _write_note(args.folder / "whole" / args.name, watcher.pairing.ended().reason)
+        ended = cast("Pairing", watcher.pairing).ended()
+        write_note(args.folder / "whole" / args.name, ended.reason)
     if args.role == "complete":
         if complete.span_s < LEAST_S:
             complete.why = complete.why or f"it took less than {LEAST_S:g} s"
@@ -316,12 +336,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _spent_j(watcher: Beside) -> float | None:
+def spent_j_of(watcher: Beside) -> float | None:
+    """Return the joules that the run has taken so far, None without a meter."""
     readings = watcher.run.readings
     return readings[-1][1] - readings[0][1] if readings else None
 
 
-def _write_note(path: Path, text: str) -> None:
+def write_note(path: Path, text: str) -> None:
     """Write what is known of a run before it is ended: a run ended without a word has failed."""
     path.parent.mkdir(exist_ok=True)
     write_whole(path, text, sync=True)

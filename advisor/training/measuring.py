@@ -11,7 +11,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.observation import GPU_ENERGY, GPUS, Observation
 from advisor.core.policy import Policy, scope_of
 from advisor.core.thread_use import KEY as THREAD_USE
-from advisor.core.units import format_duration
+from advisor.core.units import format_count, format_duration
 from advisor.core.words import describe
 from advisor.errors import AdvisorError, RefusedError, SchedulerError, StoreError
 from advisor.models.adaptive import ADAPTIVE
@@ -89,6 +89,21 @@ class Measuring:
         self.failed += self._failures(name, good)
         self.good |= good
         self._post_process(name, good)
+        self.observations += self._store_runs(results, name)
+        return list(good.values())
+
+    def make_in_one(self, name: str) -> list[RunResult]:
+        """Bring a stage to its end whose runs are made in one, and return the good ones.
+
+        What it does not tell is no failed run: other runs of those configurations may follow.
+        """
+        results = self._run_stage(name)
+        good = {r.seq: r for r in results if r.ok}
+        for why in dict.fromkeys(r.detail for r in results if not r.ok):
+            count = sum(r.detail == why for r in results if not r.ok)
+            text = f"{count} of {format_count(len(results), 'value')} not known in one run: {why}"
+            self.show(Event("note", name, text))
+        self.good |= good
         self.observations += self._store_runs(results, name)
         return list(good.values())
 

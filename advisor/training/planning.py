@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from advisor.core.axes import AXES, AxisWriting
-from advisor.core.configuration import Configuration, SearchSpace
+from advisor.core.configuration import Configuration, SearchSpace, thin
 from advisor.core.feasible import axis_kept
 from advisor.core.policy import Policy
 from advisor.core.rate import RateRule
@@ -43,6 +43,15 @@ from advisor.training.training_job import (
     script_named,
     understand,
 )
+
+MOST_IN_ONE = 7
+"""Values beside the job's own that one run goes through: of more each would be visited too seldom
+in a run of a few minutes, and the laws of a GPU ask for no more."""
+
+
+LOWEST_IN_ONE = 0.5
+"""Of the job's own value, the lowest that one run goes through: farther below, iterations may take
+many times as long, and nobody has seen yet what they do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +136,7 @@ class PlannedSweep:
         cost = self.cost
         if self.state.settings.design != ADAPTIVE or not cost.runs:
             return cost.node_hours or 0.0
-        first = len(self.state.stages["design"].runs)
+        first = len(self.state.stages["design"].runs) + bool(self.state.settings.curve)
         return (cost.node_hours or 0.0) * first / cost.runs
 
     def check_budget(self) -> None:
@@ -227,6 +236,15 @@ def plan_sweep(wish: SweepWish, context: SiteContext, root: Path, store: Path) -
         axes=gpu_axes,
         **_of_experiment(wish.experiment, job, scheduler, warnings),
     )
+    ends_early = not _runs_to_end(wish, job, policy, grid.space)
+    curve, why = _curve(gpu_axes, job, scheduler, grid.space)
+    if curve and not (adapts and ends_early):
+        curve, why = (), "its runs are complete, or were all chosen before"
+    if curve:
+        settings = replace(settings, curve=curve)
+        design, by_class = [job.baseline], ()
+    for name in gpu_axes:
+        notes.append(_curve_note(name, why))
     runs = planned(
         design,
         job.baseline,
@@ -234,7 +252,7 @@ def plan_sweep(wish: SweepWish, context: SiteContext, root: Path, store: Path) -
         repeat_baseline=wish.repeat_baseline,
         alone=settings.fits and not adapts,
     )
-    if not _runs_to_end(wish, job, policy, grid.space):
+    if ends_early:
         settings = replace(settings, within=policy.training.within)
     state = states.new(root, job, grid.space, settings, runs)
     energy = scheduler.energy_source(state.job("design"))
@@ -284,6 +302,36 @@ def _gpu_axes(
         else:
             varied[name] = writing
     return varied, notes
+
+
+def _curve(
+    gpu_axes: Mapping[str, AxisWriting], job: TrainingJob, scheduler: Scheduler, space: SearchSpace
+) -> tuple[tuple[Configuration, ...], str]:
+    """Return what one run goes through between its iterations, or why each value has a run."""
+    if not gpu_axes:
+        return (), ""
+    [writing] = gpu_axes.values()
+    if why := scheduler.axis_kept_in_a_run(writing, job.baseline.nodes):
+        return (), why
+    others = {replace(c, extra=()) for c in space}
+    if len(others) > 1:
+        return (), "cores or the processors' frequency are varied, too"
+    # from the highest value on, which is the job's own
+    lowest = {name: LOWEST_IN_ONE * value for name, value in job.baseline.extra}
+    values = [
+        c
+        for c in sorted(space, key=lambda c: c.extra, reverse=True)
+        if c != job.baseline and all(value >= lowest[name] for name, value in c.extra)
+    ]
+    return tuple(values[i] for i in thin(range(len(values)), MOST_IN_ONE)), ""
+
+
+def _curve_note(name: str, why: str) -> str:
+    """Say how the values of an axis are measured."""
+    words = AXES[name].words
+    if why:
+        return f"{words}: each value has a run of its own: {why}"
+    return f"{words}: the second run goes through its values between its iterations"
 
 
 def _measured_only(job: TrainingJob, policy: Policy, space: SearchSpace) -> list[str]:

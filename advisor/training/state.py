@@ -39,6 +39,10 @@ VERSION = 1
 _UNFINISHED = ("requested", "running", "stopped")
 CHECK = "check"
 """The stage that makes a run again, complete, which was ended early."""
+CURVE = "curve"
+"""The stage whose runs are made in one, which goes from value to value of a further axis."""
+FIRST = "first"
+"""The stage of the design's first runs where there was to be a curve, and is none."""
 AGAIN = "again"
 """Begins the stages that make the job as written again, complete: others do not bear it out."""
 
@@ -106,6 +110,8 @@ class SweepSettings(Record):
     """What other workloads' repeats on the node type say, when it begins (models/scatter.py)."""
     axes: Mapping[str, AxisWriting] = field(default_factory=dict)
     """The further axes that it varies, and how its runs get them."""
+    curve: tuple[Configuration, ...] = ()
+    """What its second run goes through between its iterations; empty: each value has a run."""
 
     @property
     def fits(self) -> bool:
@@ -194,7 +200,7 @@ class SweepState:
             command=subject.command,
             options=subject.options,
             launcher=subject.launcher,
-            attempts=settings.attempts,
+            attempts=1 if stage == CURVE else settings.attempts,
             run_limit_s=settings.run_limit_s,
             estimate_s=settings.estimate_s,
             baseline=subject.baseline,
@@ -208,6 +214,7 @@ class SweepState:
             placement=self._placement(),
             threads_stated=bool(settings.after),
             axes=settings.axes,
+            in_one=stage == CURVE,
         )
 
     def _placement(self) -> tuple[str, int, int]:

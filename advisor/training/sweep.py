@@ -24,12 +24,19 @@ from advisor.models.fit import MOST_CONFIRMATIONS, FitResult, borne_out, fit_opt
 from advisor.models.physical import Physical
 from advisor.models.runs import MIN_CONFIGURATIONS
 from advisor.models.sequential import SEQUENTIAL, next_run
-from advisor.schedulers.base import RunResult
+from advisor.schedulers.base import PlannedRun, RunResult
 from advisor.schedulers.translators import translator
 from advisor.training.measuring import Measuring
 from advisor.training.outcome import Confirmation, Event, SweepOutcome, compare, option_at
-from advisor.training.plan import payback_runs
-from advisor.training.state import CHECK, again_stage, confirm_stage, further_stage
+from advisor.training.plan import first_runs_of, payback_runs
+from advisor.training.state import (
+    CHECK,
+    CURVE,
+    FIRST,
+    again_stage,
+    confirm_stage,
+    further_stage,
+)
 from advisor.training.table import tabulate, too_few_for_a_model
 
 MOST_AGAIN = 2
@@ -133,9 +140,12 @@ class Sweep(Measuring):
     def _run_adaptive(self) -> tuple[FitResult, list[Confirmation]]:
         """Make the adaptive design's runs, those that confirm among them."""
         state = self.state
-        waiting = [name for name in state.stages if name not in ("design", CHECK)]  # of a resume
+        apart = ("design", CHECK, CURVE, FIRST)
+        waiting = [name for name in state.stages if name not in apart]  # of a resume
         self.make("design")
         self.check_enough()
+        if state.settings.curve:
+            self._make_curve()
         fit, attempts = self._fit(), list[Confirmation]()
         while True:
             if waiting:
@@ -165,17 +175,44 @@ class Sweep(Measuring):
                 fit = self._fit()
             self._show_attempt(name, attempt)
 
+    def _make_curve(self) -> None:
+        """Have one run go through the values; where nothing comes of it, each gets a run."""
+        state = self.state
+        if CURVE not in state.stages:
+            self.plan(CURVE, "design", state.settings.curve)
+        good = self.make_in_one(CURVE)
+        missing = FIRST_RUNS - 1 - len(good)
+        if missing <= 0:
+            return
+        if FIRST not in state.stages:
+            samples, base = state.settings.most_runs, state.subject.baseline
+            first, _ = first_runs_of(ADAPTIVE, state.space, samples, base)
+            measured = {o.configuration for o in self.observations}
+            self.plan(FIRST, "design", [c for c in first if c not in measured])
+        self.make(FIRST)
+
+    def _in_curve(self) -> set[Configuration]:
+        """Return what one run went through, and told of."""
+        stage = self.state.stages.get(CURVE)
+        return {r.configuration for r in stage.runs if r.seq in self.good} if stage else set()
+
+    def _runs(self) -> list[PlannedRun]:
+        """Return the runs that are planned so far; those that were made in one are none of them."""
+        stages = self.state.stages.items()
+        return [run for name, stage in stages if name != CURVE for run in stage.runs]
+
     def _next_runs(self, fit: FitResult) -> NextRuns | None:
         """Return what the adaptive design runs next, None when it has ended."""
         state = self.state
-        planned = [r for stage in state.stages.values() for r in stage.runs]
+        planned = self._runs()
         base = state.subject.baseline
         pairs = Counter(r.configuration for r in planned if r.role == "confirm")
         # The first of its runs is no repetition.
         pairs[base] = sum(r.configuration == base for r in planned) - 1
         failed = {r.configuration for r in planned} - {o.configuration for o in self.observations}
         options = [o for o in self._allowed_options(fit) if o.configuration not in failed]
-        runs_left = state.settings.most_runs - len(planned)
+        made = len(planned) + (CURVE in state.stages)
+        runs_left = state.settings.most_runs - made
         step = next_runs(
             options,
             option_at(fit.options, base),
@@ -185,6 +222,7 @@ class Sweep(Measuring):
             run_sigma=run_sigma(fit),
             confirm=self.policy.training.confirm,
             as_predicted=fit.as_predicted,
+            known=self._in_curve(),
         )
         measured = {o.configuration for o in without_refuted(self.observations, [])}
         if step is None and runs_left and too_few_for_a_model(measured):
@@ -192,7 +230,7 @@ class Sweep(Measuring):
             runnable = [o for o in fit.options if o.configuration not in failed]
             step = telling_run(options, measured) or telling_run(runnable, measured)
         if step is None:
-            text = f"settled after {len(planned)} of at most {state.settings.most_runs} runs"
+            text = f"settled after {made} of at most {state.settings.most_runs} runs"
             self.show(Event("note", "design", text))
         elif any(map(self.too_dear, step.configurations)):
             self.show(Event("note", "design", "no further run: it might exceed the budget"))
@@ -340,7 +378,7 @@ class Sweep(Measuring):
         for number in range(MOST_AGAIN):
             name = again_stage(number)
             if name not in state.stages:
-                planned = sum(len(stage.runs) for stage in state.stages.values())
+                planned = len(self._runs()) + (CURVE in state.stages)
                 over = state.settings.design == ADAPTIVE and planned >= state.settings.most_runs
                 if over or borne_out(fit, base) or self.too_dear(base):
                     break

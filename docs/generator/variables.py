@@ -43,8 +43,9 @@ VARIABLES = {
         "ADVISOR_QSUB_PREPARED": "PBS: when the program before qsub became a site's own one, which "
         "may call it again",
         "ADVISOR_SWEEP": "PBS: the sweep that a job belongs to",
-        "SLURM_ADVISOR_GPUS": "Slurm: what the nodes set on the GPUs of a sweep's job, which the "
-        "hook in the controller puts into its stamp; nothing that the job starts has it",
+        "SLURM_ADVISOR_GPUS": "Slurm: what the nodes set on the GPUs of a sweep's job, or among "
+        "what it may choose as it runs, which the hook in the controller puts into its stamp; "
+        "nothing that the job starts has it",
         "ADVISOR_RESULTS": "PBS, and in the comment of Slurm's jobs: the folder where a sweep's "
         "owner leaves its results for the store's host",
     },

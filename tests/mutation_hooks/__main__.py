@@ -85,6 +85,7 @@ TESTS = {
     "hooks/slurm/advisor-node-cores": ["tests/unit/test_node_cores_program.py"],
     "hooks/slurm/advisor-node-gpus": [
         "tests/unit/test_node_gpus.py",
+        "tests/unit/test_node_gpus_setter.py",
         "tests/pbs/test_execjob_gpus.py",
     ],
     "hooks/pbs/advisor_execjob.py": [

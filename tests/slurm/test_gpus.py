@@ -8,8 +8,13 @@ what the job is given.
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +24,7 @@ from advised import AdvisedSite, advised_site, site_file
 from testbed import NODE_TYPES, Testbed, requirements
 from testbed.daemons import wait_until
 
+from advisor.meters.process import start_ticks
 from tests.unit.posed_gpus import needs_compiler, nvml_library, pose
 
 pytestmark = needs_compiler
@@ -47,6 +53,7 @@ def cluster() -> Iterator[Testbed]:
     prolog = root / "advisor-node-cap"
     lines = f"Prolog={prolog}\nEpilog={prolog}\nPrologFlags=Alloc\n"
     device: dict[str, object] = {"power": 50_000, "least": 100_000, "most": 300_000}
+    device["clocks"] = "1400 800 100"
     for node in BDW.nodes:
         pose(root / node, *[device] * COUNT)
     prolog.write_text("#!/bin/bash\n")
@@ -372,6 +379,267 @@ def test_a_device_cut_into_instances_keeps_the_job_as_written(gpu_site: AdvisedS
     gpu_site.advisor("collect")
     mismatch = gpu_site.json("why", job)["outcome"]["record"]["mismatch"]
     assert mismatch == "the GPU power limit of GPU 0 on bdw4 was not set to 150 W"
+
+
+ITERATING = r"""
+#include <fcntl.h>
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static struct timespec now;  /* of the steps: who watches them looks at this clock, too, ... */
+static int begun;            /* ... so that delays of the machine are none of a step */
+int clock_gettime(clockid_t clock, struct timespec *time) {
+    if (!begun || clock != CLOCK_MONOTONIC) return syscall(SYS_clock_gettime, clock, time);
+    *time = now;
+    return 0;
+}
+static void go_on(double seconds) {
+    const long long ns = now.tv_nsec + (long long)(seconds * 1e9);
+    struct timespec next = {now.tv_sec + ns / 1000000000, ns % 1000000000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL)) {}
+    now = next;
+}
+static double mhz(const char *set) { /* what was set last on the node's devices; 0 is any */
+    double found = 0, value;
+    char kind[32];
+    int device;
+    FILE *file = fopen(set, "r");
+    while (file && fscanf(file, "%d %31s %lf", &device, kind, &value) == 3)
+        if (!strcmp(kind, "clocks")) found = value;
+    if (file) fclose(file);
+    return found ? found : 1400;
+}
+int main(int argc, char **argv) { /* steps, s of one at the highest clock, loads, what was set */
+    const int steps = atoi(argv[1]);
+    double begin, last = 0;
+    char path[400], draft[400];
+    snprintf(path, sizeof path, "%s/%d.load", argv[3], (int)getpid());
+    snprintf(draft, sizeof draft, "%s/.%d", argv[3], (int)getpid());
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    begun = 1;
+    begin = now.tv_sec + now.tv_nsec / 1e9;
+    for (int i = -4; i < steps; i++) { /* the meter has begun before the first step */
+        const double f = mhz(argv[4]) / 1400;
+        const double step = atof(argv[2]) * (0.2 / f + 0.8);
+        if (f != last) {
+            FILE *load = fopen(draft, "w");
+            fprintf(load, "%.3f %.3f %.3f %d\n", 90 + 260 * pow(f, 2.5), begin, begin + 1e4,
+                    (int)getpid());
+            fclose(load);
+            rename(draft, path);
+            last = f;
+        }
+        if (i < 0) { go_on(step); continue; }
+        #pragma omp parallel num_threads(2)
+        {
+            #pragma omp master
+            go_on(step);
+            #pragma omp barrier
+        }
+    }
+    puts("whole");
+    return 0;
+}
+"""
+
+
+@pytest.fixture
+def by_nodes(gpu_site: AdvisedSite) -> Iterator[AdvisedSite]:
+    """The site with its nodes setting clocks."""
+    forget(gpu_site)
+    site = (gpu_site.config / "site.yaml").read_text()
+    own = site.replace("axes: {", "axes: {gpu_freq_khz: {nodes: true}, ")
+    assert own != site
+    (gpu_site.config / "site.yaml").write_text(own)
+    gpu_site.advisor("site", "apply")
+    try:
+        yield gpu_site
+    finally:
+        (gpu_site.config / "site.yaml").write_text(site)
+        gpu_site.advisor("site", "apply")
+
+
+def iterating(site: AdvisedSite, name: str, steps: int, how: str = "") -> Path:
+    """Return the script of a program whose iterations follow the node's clock."""
+    program = site.folder / "iterating"
+    source = program.with_suffix(".c")
+    source.write_text(ITERATING)
+    subprocess.run(
+        ["gcc", "-O1", "-fopenmp", "-rdynamic", source, "-o", program, "-lm"], check=True
+    )
+    program.chmod(0o755)
+    loads = f"{site.testbed.directory}/nodes/$SLURMD_NODENAME/loads"
+    where = f"{loads} {posed(site.testbed)}/$SLURMD_NODENAME.set"
+    body = f"export OMP_WAIT_POLICY=passive\n{how}srun {program} {steps} 0.05 {where}"
+    return site.script(f"{name}.sh", body, *WHOLE)
+
+
+def trained(site: AdvisedSite, script: Path, name: str, *, expect_note: str = "") -> dict[str, Any]:
+    where = ("--scheduler", "slurm", "--yes", "--budget", "9", "--estimate", "40s")
+    names = ("--application", name, "--workload", "default")
+    done = site.advisor("train", script, *where, *names, "--json")
+    assert expect_note in done.stderr, done.stderr
+    swept: dict[str, Any] = json.loads(done.stdout)
+    return swept
+
+
+def values_set(cluster: Testbed) -> list[int]:
+    """What the first device was set to, one after the other, in MHz, by nodes."""
+    lines = [line for lines in calls(cluster).values() for line in lines]
+    return [int(line.split()[2]) for line in lines if line.startswith("0 clocks")]
+
+
+def setters(cluster: Testbed) -> list[Path]:
+    """What is left of setters and of the states of jobs."""
+    folders = (cluster.directory / "nodes").glob("*/gpus")
+    return [path for folder in folders for path in folder.rglob("*") if not path.is_dir()]
+
+
+def test_a_sweep_takes_its_curve_from_one_run(by_nodes: AdvisedSite) -> None:
+    """The complete run, a part of a second one with all values in it, and what confirms."""
+    testbed = by_nodes.testbed
+    script = iterating(by_nodes, "curved", 700)
+    where = ("--scheduler", "slurm", "--dry-run", "--estimate", "40s")
+    plan = by_nodes.advisor("train", script, *where, "--application", "curved").stdout
+    assert "the second run goes through its values between its iterations" in plan
+    swept = trained(by_nodes, script, "curved")
+    first, *points = swept["runs"][:7]
+    assert first["extrapolated"] is None and first["role"] == "baseline"
+    assert [p["gpu_freq_khz"] for p in points] == [*range(1_300_000, 799_999, -100_000)]
+    assert len({p["job_id"] for p in points}) == 1 and points[0]["job_id"] != first["job_id"]
+    own_s, own_j = curve(1_400_000)
+    errors = []
+    for point in points:
+        assert point["role"] == "design" and point["energy_quality"] == "measured"
+        time_s, energy_j = curve(point["gpu_freq_khz"])
+        assert point["time_s"] / first["time_s"] == pytest.approx(time_s / own_s, rel=0.03)
+        assert point["energy_j"] / first["energy_j"] == pytest.approx(energy_j / own_j, rel=0.05)
+        errors.append(abs(point["time_s"] / first["time_s"] / (time_s / own_s) - 1))
+        errors.append(abs(point["energy_j"] / first["energy_j"] / (energy_j / own_j) - 1))
+    cost = 1 + sum(p["extrapolated"]["share"] * p["time_s"] for p in points) / first["time_s"]
+    print(f"curve: {cost:.2f} runs; worst error of time {100 * max(errors[::2]):.1f} %, ", end="")
+    print(f"of energy {100 * max(errors[1::2]):.1f} %; in all {len(swept['runs']) - 7} more runs")
+    assert cost < 1.8, cost
+    # what comes behind the curve confirms, by runs of their own
+    behind = swept["runs"][7:]
+    assert behind and all(r["extrapolated"] is None for r in behind)
+    assert behind[0]["role"] == "confirm" and behind[0]["job_id"] != points[0]["job_id"]
+    assert swept["confirmed"] and swept["confirmation"]["holds"]
+    chosen = swept["recommended"]["gpu_freq_khz"]
+    assert curve(chosen)[1] < 0.9 * own_j
+    testbed.rest()
+    there = [1400 - 100 * i for i in range(7)]
+    assert values_set(testbed)[:13] == [*there, *there[-2::-1]]
+    assert values_set(testbed)[-1] == 0 and not setters(testbed)
+    by_nodes.settle()
+    forget(by_nodes)
+    job = testbed.sbatch(str(script), env=named("curved")).job_id
+    wait_until(lambda: bool(calls(testbed)), 60, "its clock")
+    assert values_set(testbed) == [chosen // 1000]
+    testbed.run(["scancel", str(job)])
+    testbed.rest()
+
+
+def test_a_sweep_goes_on_where_what_sets_its_values_is_killed(by_nodes: AdvisedSite) -> None:
+    testbed = by_nodes.testbed
+    script = iterating(by_nodes, "bereft", 330)
+    killed: list[int] = []
+
+    def kill() -> None:
+        while not killed:
+            time.sleep(0.2)
+            for path in setters(testbed):
+                if path.name.startswith(".setter.") and len(values_set(testbed)) > 1:
+                    killed.append(json.loads(path.read_text())["pid"])
+                    os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    output = trained(by_nodes, script, "bereft", expect_note="nothing sets it as a job runs")
+    killer.join(1)
+    assert killed and output["runs"]
+    own = {r["job_id"] for r in output["runs"]}
+    assert len(own) == len(output["runs"])  # each value had a run of its own
+    testbed.rest()
+    assert not setters(testbed)
+
+
+CLIENT = """
+import os, socket, sys, time
+path = "/run/advisor-gpus/%s.%s" % (os.environ["SLURMD_NODENAME"], os.environ["SLURM_JOB_ID"])
+client = socket.socket(socket.AF_UNIX)
+client.connect(path)
+client.sendall(sys.argv[1].encode() + b"\\n")
+print(client.recv(99).decode(), end="", flush=True)
+"""
+
+
+def chooser(site: AdvisedSite, body: str, *options: str, **more: str) -> int:
+    """Submit a job that may choose among three clocks; ``ask N`` does so."""
+    client = site.folder / "client.py"
+    client.write_text(CLIENT)
+    text = f"ask() {{ /usr/bin/python3 {client} $1; }}\n{body}"
+    path = site.script("chooser.sh", text, *WHOLE, "-w bdw3", f"-o {site.folder}/%j.out", *options)
+    gpus = json.dumps({"gpu_freq_khz": "1400000/1100000/800000"}, separators=(",", ":"))
+    environment = {"ADVISOR": "off", "SLURM_ADVISOR_GPUS": gpus, **more}
+    return site.testbed.sbatch(str(path), env=environment).job_id
+
+
+def output(site: AdvisedSite, job: int) -> list[str]:
+    path = site.folder / f"{job}.out"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_job_chooses_among_the_values_in_its_stamp(by_nodes: AdvisedSite) -> None:
+    testbed = by_nodes.testbed
+    job = chooser(by_nodes, "ask 1; ask 3; ask 800000; ask 2; ask 0")
+    assert testbed.wait(job) == "COMPLETED"
+    testbed.rest()
+    no = "no such value"
+    assert output(by_nodes, job) == ["ok", no, no, "ok", "ok"]
+    both = [f"{i} clocks {mhz}" for mhz in (1100, 800, 1400, 0) for i in (0, 1)]
+    assert calls(testbed) == {"bdw3": both} and not setters(testbed)
+
+
+def state_of(pid: int) -> str:
+    """The state of a process, Z where it is gone but for its parent."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "requeued", "setter killed", "driver hangs"])
+def test_however_such_a_job_ends_its_devices_are_as_before(by_nodes: AdvisedSite, how: str) -> None:
+    testbed, file = by_nodes.testbed, posed(by_nodes.testbed) / "bdw3"
+    hang = f"; until [ -e {by_nodes.folder}/hangs ]; do sleep 0.1; done; ask 2"
+    job = chooser(by_nodes, f"ask 1{hang if how == 'driver hangs' else ''}; sleep 200", "--requeue")
+    wait_until(lambda: output(by_nodes, job) == ["ok"], 60, "its clock")
+    [note] = [path for path in setters(testbed) if path.name == f".setter.{job}"]
+    setter = json.loads(note.read_text())
+    pid, started = setter["pid"], str(setter["started"])
+    assert start_ticks(pid) == started
+    before = file.read_text()
+    if how == "setter killed":
+        os.kill(pid, signal.SIGKILL)
+    if how == "driver hangs":
+        file.write_text(before + "0 hang.set 1000\n")
+        (by_nodes.folder / "hangs").touch()
+        time.sleep(1)  # until it is in the driver, which nobody outside sees
+    if how == "requeued":
+        testbed.run(["scontrol", "requeue", str(job)])
+        wait_until(lambda: len(calls(testbed)["bdw3"]) >= 4, 60, "what its first run left")
+        wait_until(lambda: start_ticks(pid) != started, 60, "its first setter's end")
+        # Slurm waits for some time before it starts a job again
+        wait_until(lambda: len(calls(testbed)["bdw3"]) >= 6, 200, "its clock again")
+    file.write_text(before)
+    testbed.run(["scancel", str(job)])
+    testbed.rest()
+    assert calls(testbed)["bdw3"][-2:] == ["0 clocks 0", "1 clocks 0"]
+    assert not setters(testbed)
+    assert start_ticks(pid) != started or state_of(pid) == "Z"  # nobody waited for it
 
 
 def test_no_node_was_drained(gpu_site: AdvisedSite) -> None:

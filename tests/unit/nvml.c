@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, NO_DRIVER = 9 };
 
@@ -46,6 +47,16 @@ static int error(int device, const char *call)
     return (int)number(device, key, OK);
 }
 
+/* A key "hang.CALL" has the seconds for which this call does not return. */
+static void hang(int device, const char *call)
+{
+    char key[160];
+    snprintf(key, sizeof key, "hang.%s", call);
+    double seconds = number(device, key, 0);
+    if (seconds > 0)
+        sleep((unsigned)seconds);
+}
+
 static void note(int device, const char *call, unsigned value)
 {
     char path[1024];
@@ -59,6 +70,7 @@ static void note(int device, const char *call, unsigned value)
 
 #define CHECKED(call) \
     int code = error(device->index, call); \
+    hang(device->index, call); \
     if (code) \
         return code
 

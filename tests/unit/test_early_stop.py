@@ -75,6 +75,8 @@ def job(tmp_path: Path) -> SweepJob:
 
 def test_the_first_run_and_those_that_confirm_are_complete(job: SweepJob) -> None:
     assert [role_of(job, r) for r in job.runs] == ["complete", "paired", "", ""]
+    in_one = replace(job, in_one=True)
+    assert [role_of(in_one, r) for r in job.runs] == ["values", "values", "values", ""]
     alone = replace(job, watch=None)
     assert {role_of(alone, r) for r in job.runs} == {""} and not was_ended(alone, 1, 1)
 
@@ -177,8 +179,8 @@ def test_the_meter_is_read_while_the_job_of_a_run_is_looked_up(
         came.append(all(readings.acquire(timeout=30) for _ in range(5)))
         os.kill(os.getpid(), signal.SIGTERM)  # as a scheduler does when the run has ended
 
-    monkeypatch.setattr(beside_module, "_job_here", look_up)
-    monkeypatch.setattr(beside_module, "_counter", lambda name, root: Counted())
+    monkeypatch.setattr(beside_module, "job_of_run", look_up)
+    monkeypatch.setattr(beside_module, "counter_of", lambda name, root: Counted())
     times = [0.0, *(1.0 + i / 10 for i in range(80)), 9.0]
     CompleteRun(times, [BEGIN, *["a"] * 80, END]).save(tmp_path / BASE)
     argv = ("paired", "--rings", tmp_path, "--folder", tmp_path, "--name", "1", "--metered")

@@ -80,6 +80,10 @@ def test_clocks_and_limits_of_gpus_are_stepped_as_a_clock_of_processors() -> Non
     step = next_runs([base, far, near], base, POLICY, runs_left=9, pairs={}, run_sigma=0.01)
     assert step is not None and step.configurations == (near.configuration,)
     assert telling_run([base, far], {top}) is None
+    # what one run went through is not run once more to explore it: a pair confirms it
+    options, known = [base, near], {near.configuration}
+    step = next_runs(options, base, POLICY, runs_left=9, pairs={}, run_sigma=0.01, known=known)
+    assert step is not None and step.configurations == (near.configuration, top) and step.confirms
 
 
 def test_a_measured_saving_is_confirmed_beside_the_job_as_written() -> None:

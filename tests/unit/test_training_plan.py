@@ -345,6 +345,57 @@ def test_what_keeps_a_jobs_gpus_is_said(
     assert len(plan.state.space.threads) > 1 or plan.state.subject.method == "request"
 
 
+BY_NODES = {"gpu_freq_khz": AxisWriting("", "", nodes=True)}
+
+
+def test_where_nodes_set_clocks_one_run_goes_through_them(tmp_path: Path) -> None:
+    plan, _ = planned_sweep(tmp_path, ON_GPUS, site_axes=BY_NODES)
+    note = "GPU clock: the second run goes through its values between its iterations"
+    assert note in plan.notes
+    state = plan.state
+    assert [r.configuration for r in state.stages["design"].runs] == [state.subject.baseline]
+    values = [dict(c.extra)["gpu_freq_khz"] for c in state.settings.curve]
+    # from the top to the half of it, as the first runs of other sweeps
+    assert values == [1_350_000, 1_250_000, 1_150_000, 1_050_000, 900_000, 800_000, 700_000]
+    states.begin(state)
+    assert states.load(state.folder).settings == state.settings
+    runs = tuple(PlannedRun(1 + i, "design", c) for i, c in enumerate(state.settings.curve))
+    state.stages[states.CURVE] = states.Stage(runs)
+    library = state.preload
+    library.parent.mkdir()
+    library.touch()
+    job = state.job(states.CURVE)
+    assert job.in_one and job.attempts == 1 and not state.job("design").in_one
+    text = driver_text(job, [(runs[0], 1)], metered=True)
+    assert "roles=([1]=values" in text and "advisor.training.visiting" in text
+    names = ",".join(f"curve-{i}-1" for i in range(1, 8))
+    assert f"--names {names} --setter" not in text and f"--names {names}" in text
+    assert 'beside+=(--setter "/run/advisor-gpus/${SLURMD_NODENAME:-node}.$SLURM_JOB_ID")' in text
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "why"),
+    [
+        (ON_GPUS, {}, "only nodes set it as a job runs (nodes: true)"),
+        (ON_GPUS.replace("-N1 -n1", "-N2 -n2"), {"site_axes": BY_NODES}, "on all nodes at once"),
+        (ON_GPUS, {"site_axes": BY_NODES, "wishes": {"threads": (14, 28)}}, "cores or the"),
+        (ON_GPUS, {"site_axes": BY_NODES, "wishes": {"complete": True}}, "its runs are complete"),
+        (
+            ON_GPUS,
+            {"site_axes": BY_NODES, "wishes": {"design": "uniform"}},
+            "its runs are complete",
+        ),
+    ],
+)
+def test_where_each_clock_has_a_run_of_its_own_the_plan_says_why(
+    tmp_path: Path, text: str, more: dict[str, Any], why: str
+) -> None:
+    plan, _ = planned_sweep(tmp_path, text, **more)
+    assert not plan.state.settings.curve and len(plan.state.stages["design"].runs) > 1
+    [note] = [n for n in plan.notes if "each value has a run of its own" in n]
+    assert note.startswith("GPU clock: ") and why in note
+
+
 def test_a_job_without_gpus_hears_nothing_of_them(tmp_path: Path) -> None:
     plan, asked = planned_sweep(tmp_path, ON_GPUS.replace(" --gres=gpu:2", ""))
     assert asked == [] and not any("GPU" in note for note in plan.notes)

@@ -20,7 +20,7 @@ from advisor.errors import AdvisorError, InputError, RefusedError, SchedulerErro
 from advisor.meters.process import start_ticks
 from advisor.models.adaptive import first_runs
 from advisor.models.design import uniform
-from advisor.schedulers.base import SweepJob, SweepStatus
+from advisor.schedulers.base import RunResult, SweepJob, SweepStatus
 from advisor.schedulers.local.scheduler import Local
 from advisor.schedulers.results import read_results
 from advisor.store.reader import Reader
@@ -421,6 +421,70 @@ def test_an_adaptive_sweep_confirms_in_pairs_and_resumes_where_it_was(world: Wor
     ran = {run.configuration for stage in again.stages.values() for run in stage.runs}
     assert outcome.recommended.configuration in confirmed
     assert set(confirmed) <= ran
+
+
+class InOne(OwnClock):
+    """One run goes through the values of a stage: what it tells of them is posed, or why not."""
+
+    why = ""
+
+    def submit_sweep(self, job: SweepJob) -> str:
+        return "one" if job.in_one else super().submit_sweep(job)
+
+    def poll(self, job: SweepJob, handle: str) -> SweepStatus:
+        if not job.in_one:
+            return super().poll(job, handle)
+        results = []
+        for run in job.runs:
+            khz = run.configuration.freq_khz
+            known = RunResult(
+                run.seq,
+                1,
+                True,
+                0.1 + (FREQS[-1] - khz) / 5e8,
+                (400 + khz // 1000 * khz // 1_000_000) // 20,
+                "measured",
+                "pm_counters",
+                spent_s=0.02,
+                extrapolated={"share": 0.2, "time": 0.01, "energy": 0.01},
+            )
+            lost = RunResult(run.seq, 1, False, 0.02, detail=self.why, final=True)
+            results.append(lost if self.why else known)
+        return SweepStatus("ended", tuple(results))
+
+
+@pytest.mark.parametrize("why", ["", "nothing sets it as a job runs"])
+def test_one_run_goes_through_the_values_or_each_gets_a_run(world: World, why: str) -> None:
+    world.scheduler = InOne(world.sys)
+    world.scheduler.why = why
+    state = world.new(design="adaptive", most_runs=8, confirm=0)
+    base = state.subject.baseline
+    curve = tuple(replace(base, freq_khz=khz) for khz in reversed(FREQS[:-1]))
+    state.settings = replace(state.settings, curve=curve)
+    state.space = replace(state.space, threads=state.space.threads[-1:])
+    state.stages["design"] = Stage(planned([base], base, alone=False))
+    state.save()
+    outcome = world.run(state)
+    stages = {name: stage.runs for name, stage in state.stages.items()}
+    assert [r.configuration for r in stages["curve"]] == [*curve]
+    first = first_runs(state.space, 8, base)[1:]
+    notes = [e.text for e in world.events if e.kind == "note" and e.stage == "curve"]
+    if why:
+        assert notes == [f"3 of 3 values not known in one run: {why}"]
+        assert [r.configuration for r in stages["first"]] == first
+        assert not outcome.failed  # another run of each was as good
+    else:
+        assert not notes and list(stages)[:3] == ["design", "curve", "confirm"]
+        assert len(world.ran()) == sum(map(len, stages.values())) - len(curve)
+    assert outcome.recommended is not None and outcome.confirmation is not None
+    # what is recommended was borne out by a run of its own, however well the curve tells of it
+    own = [r for name, runs in stages.items() if name != "curve" for r in runs]
+    assert outcome.recommended.configuration in [r.configuration for r in own]
+    if not why:
+        assert outcome.spent.node_hours * 3600 < 0.11 * len(own) + 0.07
+    again = states.load(state.folder)
+    ran = len(world.ran())
+    assert world.run(again).recommended == outcome.recommended and len(world.ran()) == ran
 
 
 class SlowOnce(OwnClock):

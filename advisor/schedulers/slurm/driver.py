@@ -22,7 +22,7 @@ from advisor.drafts import write_whole
 from advisor.schedulers.base import PlannedRun, SweepJob
 from advisor.schedulers.command import interpreter
 from advisor.schedulers.early import driver_lines, role_of
-from advisor.schedulers.slurm.translator import AXES, FOLLOWS, array_task
+from advisor.schedulers.slurm.translator import AXES, FOLLOWS, SETTERS, array_task
 from advisor.schedulers.thread_counter import MARK, write_counter
 
 RunMode = Literal["steps", "wrap", "whole"]
@@ -32,6 +32,8 @@ RunMode = Literal["steps", "wrap", "whole"]
 GPUS_ON_NODES = "SLURM_ADVISOR_GPUS"
 """In this variable the hook in the controller finds what a sweep's job has its nodes set on GPUs;
 by its beginning it goes with a job whatever --export says."""
+
+_SETTER = f'beside+=(--setter "{SETTERS}/${{SLURMD_NODENAME:-node}}.$SLURM_JOB_ID")'
 
 _DRIVER = r"""
 now() { if [ -n "${EPOCHREALTIME:-}" ]; then t=${EPOCHREALTIME/,/.}; else t=$(date +%s.%N); fi; }
@@ -293,6 +295,7 @@ def driver_text(
         f"counted=' {' '.join(f'{r.seq:d}' for r in job.runs if r.role == 'baseline')} '",
         f"roles=({' '.join(f'[{r.seq:d}]={role_of(job, r)}' for r in job.runs)})",
         *driver_lines(job, metered=metered),
+        *([_SETTER] if job.in_one else []),
         f"unset {GPUS_ON_NODES}  # jobs that the script submits are none of the sweep",
         *(f"export {name}={value}" for name, value in array_task(job.first_task).items()),
     ]

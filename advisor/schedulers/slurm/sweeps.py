@@ -23,7 +23,7 @@ from advisor.schedulers.base import (
     SweepStatus,
 )
 from advisor.schedulers.command import session_environment, submit
-from advisor.schedulers.early import ended_early, keep_complete
+from advisor.schedulers.early import ended_early, keep_complete, was_ended, why_whole
 from advisor.schedulers.results import append_result, good_run, rated, read_results
 from advisor.schedulers.slurm import accounting as sacct
 from advisor.schedulers.slurm.control import (
@@ -99,6 +99,8 @@ class Sweeps:
         if running := self._ids_in_queue(job):
             return running
         results = read_results(job.folder / "results.jsonl")
+        if job.in_one:
+            return self._submit_in_one(job)
         due: dict[tuple[tuple[str, int], ...], list[tuple[PlannedRun, int]]] = {}
         for run in job.open_runs(results):
             tries = 1 + sum(r.seq == run.seq for r in results)
@@ -121,22 +123,37 @@ class Sweeps:
         after_others: bool,
     ) -> str:
         """Submit one job for runs that share ``axes``; ``after_others``: once they have ended."""
-        driver = write_files(job, due, metered=self._metered(job))
+        driver = write_files(_watched_by(job), due, metered=self._metered(job))
         writings = {name: job.axes[name] for name in axes}
         options = {w.option: w.text(axes[n]) for n, w in writings.items() if not w.nodes}
         words = self._options(job, [run for run, _ in due], options)
         # Slurm runs jobs of one name and user one after the other then, however the former ended.
         words += ["--dependency=singleton"] if after_others else []
         on_nodes = {name: axes[name] for name, w in writings.items() if w.nodes}
-        environment = {
-            **_environment(),
-            **({GPUS_ON_NODES: _compact(on_nodes)} if on_nodes else {}),
-        }
-        listed = submit(["sbatch", "--parsable", *words, str(driver)], environment)
-        job_number = re.match(r"\s*(\d+)", listed)
-        if job_number is None:
-            raise SchedulerError(f"sbatch refused the sweep: {' '.join(listed.split())}")
-        return job_number[1]
+        return _sbatch([*words, str(driver)], on_nodes)
+
+    def _submit_in_one(self, job: SweepJob) -> str:
+        """Submit the job that goes through the values of an axis: the first of its runs is made.
+
+        Its nodes leave what sets them as it runs, the job's own value first.
+        """
+        assert job.baseline is not None
+        driver = write_files(_watched_by(job), [(job.runs[0], 1)], metered=self._metered(job))
+        [(name, first)] = job.baseline.extra
+        values = [first, *(dict(run.configuration.extra)[name] for run in job.runs)]
+        longest = max(job.runs, key=lambda run: job.longest_s(run) or math.inf)
+        words = [*self._options(job, [longest]), str(driver)]
+        return _sbatch(words, {name: "/".join(map(str, values))})
+
+    @staticmethod
+    def axis_kept_in_a_run(writing: AxisWriting, nodes: int) -> str:
+        """Return why a further axis stays as it is while a job runs; "" if a sweep may change it.
+
+        The node's prolog leaves what does, on each node for itself.
+        """
+        if not writing.nodes:
+            return "only nodes set it as a job runs (nodes: true)"
+        return "" if nodes == 1 else "it would have to change on all nodes at once"
 
     def axis_kept(self, writing: AxisWriting, launcher: str, nodes: int) -> str:
         """Return why no run of a sweep gets a further axis so, with its GPUs metered."""
@@ -228,6 +245,12 @@ class Sweeps:
         settled = {(r.seq, r.attempt) for r in results}
         waiting = 0
         for attempt in log.attempts:
+            if job.in_one:
+                for point in _points(job, attempt):
+                    if (point.seq, point.attempt) not in settled:
+                        append_result(job.folder / "results.jsonl", point)
+                        results.append(point)
+                continue
             if (attempt.seq, attempt.number) in settled:
                 continue
             result = self._settled_result(job, attempt)
@@ -403,6 +426,19 @@ _PARTS = {"": "no energy", "rapl": "the processors alone (rapl)"}
 """What Slurm meters where its plugin sees no GPUs."""
 
 
+def _sbatch(words: list[str], on_nodes: Mapping[str, int | str]) -> str:
+    """Submit a sweep's job and return its id. ``on_nodes``: what its nodes set on its GPUs.
+
+    Raises SchedulerError.
+    """
+    for_nodes = {GPUS_ON_NODES: _compact(on_nodes)} if on_nodes else {}
+    listed = submit(["sbatch", "--parsable", *words], {**_environment(), **for_nodes})
+    job_number = re.match(r"\s*(\d+)", listed)
+    if job_number is None:
+        raise SchedulerError(f"sbatch refused the sweep: {' '.join(listed.split())}")
+    return job_number[1]
+
+
 def _of_whole_job(job: SweepJob, run: PlannedRun) -> tuple[tuple[str, int], ...]:
     """Return the further axes for which a run needs a job of its own, by name.
 
@@ -410,6 +446,39 @@ def _of_whole_job(job: SweepJob, run: PlannedRun) -> tuple[tuple[str, int], ...]
     """
     axes = job.axes_to_set(run).items()
     return tuple((name, value) for name, value in axes if job.axes[name] != AXES.get(name))
+
+
+def _watched_by(job: SweepJob) -> SweepJob:
+    """Return the job with what its runs are watched by: energies of GPUs alone by their meter.
+
+    What another run takes of them is reckoned by that meter's proportion.
+    """
+    alone = job.axes and job.meter == "auto" and energy_plugin() == "gpu"
+    return replace(job, meter="nvml") if alone else job
+
+
+def _points(job: SweepJob, attempt: SweepRun) -> list[RunResult]:
+    """Return what one run that went through several values tells of each; each has its part of it.
+
+    What it does not tell is not tried again so.
+    """
+    took_s = attempt.time_s(mode_of(job))
+    known = [was_ended(job, run.seq, attempt.number) for run in job.runs]
+    points = []
+    for run, is_known in zip(job.runs, known, strict=True):
+        part_s = took_s / (sum(known) or len(known)) if is_known or not any(known) else 0.0
+        point = RunResult(
+            run.seq,
+            attempt.number,
+            False,
+            part_s,
+            job_id=attempt.job_id,
+            account=attempt.account,
+            final=True,
+        )
+        why = why_whole(job, run, attempt.number) or _why_failed(job, attempt)
+        points.append(ended_early(job, point) if is_known else replace(point, detail=why))
+    return points
 
 
 def _steps_of(

@@ -110,6 +110,8 @@ NODE_CAP = "advisor-node-cap"
 NODE_CORES = "advisor-node-cores"
 """The program that it leaves for a job's own cores, beside it."""
 NODE_GPUS = "advisor-node-gpus"
+SETTERS = "/run/advisor-gpus"
+"""Where it has a job's setter listen, as NODE.JOB."""
 """The program that it starts for a job's GPUs, beside it."""
 CGROUPS = "/sys/fs/cgroup"
 _HET = re.compile(r"^#SBATCH[^\S\n]*(het|pack)job(?!\S)", re.MULTILINE | re.IGNORECASE)

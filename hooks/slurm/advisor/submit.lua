@@ -201,7 +201,7 @@ function M.job_submit(job)
     stamp = nil
   end
   local gpus = environment.SLURM_ADVISOR_GPUS -- a sweep's: what its nodes set for this one job
-  if not stamp and gpus and #gpus <= 200 and gpus:find('^{["a-z_:,%d]+}$') then
+  if not stamp and gpus and #gpus <= 200 and gpus:find('^{["a-z_:,/%d]+}$') then
     stamp = 'advisor:{"v":1,"gpus":' .. gpus .. "}"
   end
   if enforced(job, stamp) then

@@ -98,6 +98,9 @@ def test_a_stamp_goes_into_the_admin_comment(installed: Installed) -> None:
 
 def test_what_a_sweeps_job_has_its_nodes_set_is_a_stamp_of_its_own(installed: Installed) -> None:
     gpus = '{"gpu_power_w":200}'
+    several = '{"gpu_freq_khz":"1400000/1200000"}'
+    chosen = installed.submit(desc({"ADVISOR": "off", "SLURM_ADVISOR_GPUS": several}))
+    assert chosen.values["admin_comment"] == f'advisor:{{"v":1,"gpus":{several}}}'
     seen = installed.submit(desc({"ADVISOR": "off", "SLURM_ADVISOR_GPUS": gpus}))
     assert seen.values["admin_comment"] == f'advisor:{{"v":1,"gpus":{gpus}}}'
     assert seen.requests == []

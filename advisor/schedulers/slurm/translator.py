@@ -110,9 +110,9 @@ NODE_CAP = "advisor-node-cap"
 NODE_CORES = "advisor-node-cores"
 """The program that it leaves for a job's own cores, beside it."""
 NODE_GPUS = "advisor-node-gpus"
-SETTERS = "/run/advisor-gpus"
-"""Where it has a job's setter listen, as NODE.JOB."""
 """The program that it starts for a job's GPUs, beside it."""
+SETTERS = "/run/advisor-gpus"
+"""Where that has a job's setter listen, as NODE.JOB."""
 CGROUPS = "/sys/fs/cgroup"
 _HET = re.compile(r"^#SBATCH[^\S\n]*(het|pack)job(?!\S)", re.MULTILINE | re.IGNORECASE)
 _SETS = re.compile(r"(?<![$\w{])(?:SLURM_|SRUN_|SLURMD_)|\$\{(?:SLURM_|SRUN_)\w+:?=")

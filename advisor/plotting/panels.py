@@ -37,6 +37,14 @@ class Line:
     high: Sequence[float]
     runs: Sequence[float] = ()
 
+    @property
+    def errors(self) -> list[PlotPoint]:
+        """How far the interval reaches below and above each y."""
+        return [
+            (max(y - low, 0.0), max(high - y, 0.0))
+            for y, low, high in zip(self.y, self.low, self.high, strict=True)
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class Lines:
@@ -54,6 +62,12 @@ class Lines:
     named: Mapping[str, PlotPoint] = field(default_factory=dict)
     bound: float | None = None
     bound_label: str = ""
+
+    @property
+    def with_names(self) -> tuple[Line, ...]:
+        """The lines on which a named point lies."""
+        points = set(self.named.values())
+        return tuple(v for v in self.lines if points & set(zip(v.x, v.y, strict=True)))
 
     @property
     def band(self) -> tuple[float, float]:
@@ -102,10 +116,27 @@ class Surface:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Predictions against what was observed, by group of points (observed, predicted)."""
+    """Predictions against what was observed, by group of points (observed, predicted).
+
+    ``intervals`` are the predictions' (low, high), for each group and point of it.
+    """
 
     label: str
-    groups: Mapping[str, Sequence[tuple[float, float]]]
+    groups: Mapping[str, Sequence[PlotPoint]]
+    intervals: Mapping[str, Sequence[PlotPoint]] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> PlotPoint:
+        """The least and the largest value to show, on both axes: no disturbed run's."""
+        low, high = robust_ends(v for group in self.groups.values() for p in group for v in p)
+        return low, max(high, low * (1 + 1e-9))
+
+    @property
+    def beyond(self) -> int:
+        """How many points lie beyond these ends."""
+        low, high = self.ends
+        points = (p for group in self.groups.values() for p in group)
+        return sum(not low <= v <= high for v in map(max, points))
 
 
 Panel = Lines | Surface | Observed | StatisticsPanel | ThreadPanel
@@ -310,12 +341,16 @@ def observed(
     """Return predictions against observations: ``measured`` maps response and configuration."""
     panels = []
     for name, truth in measured.items():
-        groups: dict[str, list[tuple[float, float]]] = {"predicted": [], "trained on": []}
+        response = _in_units(name, predicted)
+        groups: dict[str, list[PlotPoint]] = {"predicted": [], "trained on": []}
+        intervals: dict[str, list[PlotPoint]] = {kind: [] for kind in groups}
         for o in predicted:
             if o.configuration in truth:
                 kind = "trained on" if o.configuration in trained else "predicted"
-                groups[kind].append((truth[o.configuration], _VALUES[name](o)[0]))
-        panels.append(Observed(_LABELS[name], groups))
+                value, *interval = response.values(o)
+                groups[kind].append((response.scaled(truth[o.configuration]), value))
+                intervals[kind].append((interval[0], interval[1]))
+        panels.append(Observed(response.label, groups, intervals))
     return Panels(title, tuple(panels))
 
 

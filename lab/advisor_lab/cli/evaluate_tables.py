@@ -178,7 +178,7 @@ def _print_decisions(out: TableWriter, cases: Sequence[Grid]) -> None:
         d = c.evaluation.decision
         if len(cases) > 1:
             out.say(f"{c.model}:")
-        out.say(f"recommended {'nothing' if d.recommended is None else describe(d.recommended)}")
+        out.say(f"proposed    {'nothing' if d.recommended is None else describe(d.recommended)}")
         for a in d.attempts:
             verb = "keeps" if a.keeps_bounds else "breaks"
             out.say(
@@ -187,7 +187,7 @@ def _print_decisions(out: TableWriter, cases: Sequence[Grid]) -> None:
                 f"interval, {verb} bounds"
             )
         out.say(
-            f"chosen      {describe(d.chosen)}: energy {format_change(-d.true_saving)}, "
+            f"recommended {describe(d.chosen)}: energy {format_change(-d.true_saving)}, "
             f"time {format_change(d.true_slowdown)} after {d.runs} runs"
         )
         out.say(f"why         {d.why}")

@@ -365,9 +365,9 @@ def _pooled(response: Response, prediction: Prediction, c: Configuration) -> tup
     if not _confirms(response, prediction, c):
         alone = response.counts[c] <= 1
         return own_mean, math.hypot(half, own_mean - mean) if alone else half
-    if not response.scatter_seen:
+    if not response.error_known(c):
         return own_mean, half
-    one_run = response.quantile * response.run_sigma
+    one_run = response.quantile * response.one_run(c)
     # The held-out interval is that of a new run. Without that run's own error the prediction's is
     # left, which is never less than that of a mean over all runs.
     least = one_run / math.sqrt(len(response.log_mean))

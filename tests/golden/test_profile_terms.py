@@ -266,9 +266,9 @@ def test_few_noisy_points_with_a_trend_are_no_constant() -> None:
 def test_three_noisy_points_are_no_law() -> None:
     """Some term always fitted them by luck: 225 million s of 65, and a narrow interval."""
     held = []
+    laws: tuple[Any, ...] = (lambda p: 20 + 0.5 * np.sqrt(p), lambda p: 10 + 3 * np.log2(p))
     for seed in range(40):
-        draw = np.random.default_rng(seed)
-        law = (lambda p: 20 + 0.5 * np.sqrt(p), lambda p: 10 + 3 * np.log2(p))[seed % 2]
+        draw, law = np.random.default_rng(seed), laws[seed % 2]
         places = np.array([4.0, 8.0, 16.0])
         model = fitted(places, law(places) * (1 + 0.02 * draw.standard_normal(3)))
         assert not model.terms and "do not extrapolate the constant" in model.notes[0]

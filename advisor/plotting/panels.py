@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from advisor.core.axes import AXES
 from advisor.core.configuration import thin
@@ -17,6 +18,8 @@ from advisor.plotting.named import NO_NAMES, NamedOptions
 from advisor.plotting.statistics import StatisticsPanel
 from advisor.plotting.threads import ThreadPanel
 
+Over = Literal["cores", "frequency"]
+"""What lines are drawn over."""
 MOST_LINES = 16
 """Frequencies beyond these are thinned out: there is a letter for each of so many in a terminal."""
 MOST_PLACES = 4
@@ -177,16 +180,21 @@ def lines(
     baseline: Option,
     work: Work | None = None,
     named: NamedOptions = NO_NAMES,
+    over: Over = "cores",
 ) -> Panels:
     """Return each response over the cores of a node, one line per frequency cap.
 
     Where only other axes vary (a GPU's clock), over the first that does; where more do, a line for
-    each of their values. Options of several numbers of nodes or ranks have lines of their own.
+    each of their values. ``over`` frequency, or what is in its place, has a line per core count.
+    Options of several numbers of nodes or ranks have lines of their own.
     With ``work`` the responses are rate and rate per joule.
     """
     by_place = _by_place(options, baseline)
     like = [o for place_options in by_place.values() for o in place_options]
-    across, *others = _axes(like)
+    axes = _axes(like)
+    if over == "frequency":
+        axes.sort(key=lambda axis: axis is _CORES)
+    across, *others = axes
     keys = sorted({tuple(axis.value(o) for axis in others) for o in like})
     keys = [keys[i] for i in thin(range(len(keys)), MOST_LINES // len(by_place))]
     panels = []

@@ -76,6 +76,14 @@ def test_every_cap_has_its_line_and_its_interval(grid: list[Option]) -> None:
     assert len(lines("title", options(40), options(40)[-1]).panels[0].lines) == 16  # type: ignore[union-attr]
 
 
+def test_lines_over_the_frequency_are_one_for_each_number_of_cores(grid: list[Option]) -> None:
+    time, _ = lines("title", grid, grid[-1], over="frequency").panels
+    assert isinstance(time, Lines) and time.x_label == "frequency (GHz)"
+    assert [line.label for line in time.lines] == ["1 core", *(f"{n} cores" for n in range(2, 9))]
+    assert time.lines[0].x == pytest.approx([1.2 + 0.1 * k for k in range(11)])
+    assert time.lines[0].y[:2] == [150, 125]
+
+
 def test_a_surface_marks_front_and_baseline_and_leaves_gaps(grid: list[Option]) -> None:
     gap = [
         o

@@ -88,7 +88,9 @@ def _print_grid(out: TableWriter, cases: Sequence[Grid], cells: int, *, several:
     first = cases[0].evaluation
     models = ", ".join(c.model for c in cases)
     where = f"{cases[0].grid}: " if several else ""
-    out.say(f"{where}{models} trained on {len(first.trained)} of {cells} cells ({first.design})\n")
+    counts = sorted({len(c.evaluation.trained) for c in cases})
+    trained = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    out.say(f"{where}{models} trained on {trained} of {cells} cells ({first.design})\n")
     out.table(
         ["response", "model", "runs", "R2", "total RMSE", "pareto RMSE", "in 90 % interval"],
         [

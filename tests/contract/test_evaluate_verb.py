@@ -176,6 +176,43 @@ def test_models_are_compared_on_the_same_cells(
     assert max(len(line) for line in told.splitlines() if not line.startswith("note")) <= 110
 
 
+@pytest.fixture
+def batches(tmp_path: Path) -> Path:
+    """A training over batch size and GPU power limit, the batch size in a column of its own."""
+    header = (
+        "nodes,ranks_per_node,threads_per_node,freq_khz,gpu_power_w,batch,number,time_s,energy_j"
+    )
+    found = [header]
+    for i, (batch, watts) in enumerate(
+        (b, w) for b in (8, 16, 32, 64) for w in range(100, 300, 25)
+    ):
+        time_s = (40 + 900 / batch) * (1 + 20 / watts) * (1 + 0.003 * (-1) ** i)
+        found.append(f"1,1,1,0,{watts},{batch},{i},{time_s:.4f},{time_s * (60 + 0.8 * watts):.2f}")
+    path = tmp_path / "training.csv"
+    path.write_text("\n".join(found) + "\n")
+    return path
+
+
+def test_a_further_column_that_acts_is_named_and_can_be_an_axis(
+    advisor: Advisor, batches: Path
+) -> None:
+    """Runs of four batch sizes were averaged as repeats, and nothing said so."""
+    mixed = advisor("evaluate", batches, "--samples", 6, "--json")
+    assert mixed.err.count("\n") == 1 and "batch acts like an axis" in mixed.err
+    assert "--axis batch makes it one" in mixed.err and "number" not in mixed.err
+    done = advisor("evaluate", batches, "--axis", "batch", "--json")
+    assert done.err == "advisor: training.csv: batch stands where threads are\n"
+    answer = done.json()
+    assert len({c["threads_per_node"] for c in answer["trained"]}) > 2
+    assert "trained on 12 of 32 cells" in advisor("evaluate", batches, "--axis", "batch").out
+    for axis, why in (
+        ("batches", "there is no further column 'batches' (did you mean batch?)"),
+        ("number", "run 1: number is 0, an axis needs whole numbers of 1 or more"),
+    ):
+        refused = advisor("evaluate", batches, "--axis", axis)
+        assert refused.code == 1 and why in refused.err and refused.err.count("\n") == 1
+
+
 def test_values_of_an_option_are_compared_and_drawn(
     advisor: Advisor, grid: Path, tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +22,9 @@ from advisor.cli.pictures import (
     save_plot,
 )
 from advisor.core.codec import JsonForm, wire
+from advisor.core.nearest import suggestion
 from advisor.errors import InputError, UsageError
+from advisor.store.rows import clean
 
 VIEWS = ("pareto", "observed", "lines", "surface", *STATISTICS)
 
@@ -97,6 +101,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     parser.add_argument(
         "--compare", action="store_true", help="show all models side by side, on the same runs"
+    )
+    parser.add_argument(
+        "--axis",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="a further column is an axis, too, like a batch size: it takes the place of threads, "
+        "frequency or nodes, the first that does not vary; can be repeated",
     )
     parser.add_argument(
         "--vary",
@@ -214,7 +226,7 @@ def run(args: argparse.Namespace) -> int:
     from advisor.models.registry import names
     from advisor_lab.evaluation.compare_models import compare
 
-    grids = _grids(args.grid)
+    grids = _grids(args.grid, args.axis)
     variants = _variants(args)
     models = {m: m for m in names()} if args.compare else dict.fromkeys(variants, args.model)
     seeds = range(args.seed, args.seed + (args.seeds or 1))
@@ -253,7 +265,7 @@ def _extrapolate(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.grid} is a folder", hint="--parameter judges one grid")
     from advisor_lab.evaluation.extrapolation import extrapolate
 
-    (runs,) = _grids(args.grid).values()
+    (runs,) = _grids(args.grid, args.axis, look=False).values()
     options = {} if args.samples is None else {"samples": args.samples}
     try:
         study = extrapolate(
@@ -277,15 +289,42 @@ def _extrapolate(args: argparse.Namespace) -> int:
     return 0
 
 
-def _grids(path: Path) -> dict[str, tuple[Observation, ...]]:
-    """Return each grid's runs by the file's name without its ending."""
+def _grids(
+    path: Path, axes: Sequence[str], *, look: bool = True
+) -> dict[str, tuple[Observation, ...]]:
+    """Return each grid's runs by the file's name without its ending; say what is taken for what.
+
+    ``axes`` are further columns that are axes; ``look`` for others that act like one.
+    """
+    from advisor.core.acting_columns import acting_columns, acting_in_words
     from advisor.store.csvfile import Terms, one_program, read_csv
+    from advisor_lab.evaluation.further_axes import with_axis
 
     files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path}: there are no *.csv files in it", hint="a measured grid each")
     terms = Terms(_NODE_TYPE, "grid")
-    return {f.stem: one_program(f, read_csv(f, terms)).observations for f in files}
+    grids = {}
+    for file in files:
+        read = one_program(file, read_csv(file, terms))
+        runs: tuple[Observation, ...] = read.observations
+        for column in axes:
+            if column not in read.extra_columns:
+                raise InputError(
+                    f"{file}: there is no further column {column!r}",
+                    hint=suggestion(column, read.extra_columns),
+                )
+            try:
+                runs, note = with_axis(runs, column)
+            except InputError as error:
+                raise InputError(f"{file}: {error.message}", hint=error.hint) from None
+            _say(f"{file.name}: {note}")
+        others = [n for n in read.extra_columns if look and n not in axes]
+        for column, factor in acting_columns(runs, others).items():
+            words = acting_in_words(column, factor)
+            _say(f"{file.name}: {words}; --axis {shlex.quote(column)} makes it one")
+        grids[file.stem] = runs
+    return grids
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +356,11 @@ def _variants(args: argparse.Namespace) -> dict[str, _Variant]:
         return {f"{name}={v}": _Variant(options, _count(v)) for v in texts}
     except argparse.ArgumentTypeError as error:
         raise UsageError(f"--vary {args.vary}: {error}") from None
+
+
+def _say(note: str) -> None:
+    """Print what an answer rests on beside it."""
+    print(f"advisor: {clean(note)}", file=sys.stderr)
 
 
 def _judge(args: argparse.Namespace, variants: Mapping[str, _Variant]) -> Any:

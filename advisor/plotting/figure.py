@@ -143,9 +143,10 @@ def _draw(axes: Any, scene: Scene) -> None:
     if scene.bound is not None:
         axes.axvline(scene.bound, color=_BASELINE, lw=1, ls=":", label=scene.bound_label, zorder=1)
     if scene.spreads:
-        for i in crossed:
+        for k, i in enumerate(crossed):
             (x, y), (across, along) = scene.points[i], scene.spreads[i]
-            axes.plot(across, [y, y], color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
+            name = None if k else "90 % interval"
+            axes.plot(across, [y, y], color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1, label=name)
             axes.plot([x, x], along, color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
     if scene.front:
         axes.scatter(

@@ -127,7 +127,9 @@ def fit_options(
     options = [_measured(o, runs.time, runs.energy, time, energy) for o in predicted]
     as_predicted = frozenset(o.configuration for o in options if o.confirmed)
     quiet = all(
-        is_quiet(r.run_sigma) and not r.unsteady for r in (runs.time, runs.energy) if r is not None
+        is_quiet(r.typical_sigma) and not r.unsteady
+        for r in (runs.time, runs.energy)
+        if r is not None
     )
     options = _trusted(options, observations, notes, quiet=quiet)
     placed = place(options, error)
@@ -431,6 +433,6 @@ def _stats(response: Response, prediction: Prediction) -> dict[str, Any]:
 def _scatter(response: Response) -> dict[str, Any]:
     return {
         "sigma_pct": 100.0 * response.sigma,
-        "run_sigma_pct": 100.0 * response.run_sigma,
+        "run_sigma_pct": 100.0 * response.typical_sigma,
         "repeats": response.repeats,
     }

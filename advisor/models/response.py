@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
+from statistics import NormalDist, median
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,11 @@ class Response:
     def one_run(self, configuration: Configuration) -> float:
         """Return the standard deviation of one run's log there, with what its meter cannot show."""
         return math.hypot(self.run_sigma, self.read_error.get(configuration, 0.0))
+
+    @property
+    def typical_sigma(self) -> float:
+        """That of half of the configurations: sweeps plan by it how often runs are repeated."""
+        return median(map(self.one_run, self.log_mean))
 
     def error_known(self, configuration: Configuration) -> bool:
         """Tell whether repeats say how much a run there may be off, or most of it is the step's."""

@@ -11,7 +11,9 @@ import pytest
 
 from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
-from advisor.models.fit import FitResult, fit_options
+from advisor.core.policy import Policy
+from advisor.models.adaptive import pairs_needed
+from advisor.models.fit import FitResult, borne_out, fit_options, run_sigma
 from advisor.models.meter_step import meter_step_j
 from advisor.models.runs import gather
 
@@ -86,6 +88,14 @@ def test_intervals_hold_where_the_meter_counts_in_large_steps() -> None:
             takes.append(o.energy_lo_j <= (run.energy_j or 0) <= o.energy_hi_j)
             assert o.energy_hi_j / o.energy_lo_j < 2.5
     assert np.mean(new_runs) >= 0.85 and np.mean(takes) >= 0.9
+
+
+def test_sweeps_know_that_one_run_says_little() -> None:
+    """They pay for more pairs, and do not take each reading for a run that was disturbed."""
+    fit = fitted(360.0, 0)
+    assert 0.1 < run_sigma(fit) < 0.2 and pairs_needed(Policy(), run_sigma(fit)) > 1
+    assert all(borne_out(fit, c) for c in RAN)
+    assert run_sigma(fitted(1.0, 0)) < 0.02
 
 
 def test_what_was_read_as_less_is_not_taken_for_less() -> None:

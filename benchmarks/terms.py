@@ -2,7 +2,7 @@
 
     python benchmarks/terms.py [manual] [--draws N]
 
-Seven laws of one parameter, 4 to 8 runs at doubling sizes, 1 and 5 % of noise, N draws each (20).
+Seven laws of one parameter, 3 to 8 runs at doubling sizes, 1 and 5 % of noise, N draws each (20).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--draws", type=int, default=20, metavar="N")
     args = parser.parse_args(arguments)
     draw, shares = np.random.default_rng(1), []
-    for runs in (4, 5, 6, 8):
+    for runs in (3, 4, 5, 6, 8):
         places = np.exp2(np.arange(3, 3 + runs, dtype=np.float64))
         at = {"p": _FAR * float(places[-1])}
         for noise in (0.01, 0.05):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor import laboratory, paths, plugins
 from advisor.cli.output import print_json
+from advisor.core.acting_columns import acting_columns, acting_in_words
 from advisor.core.observation import Observation, Quality, Scope, by_quality
 from advisor.core.power import DROPPED, without_impossible
 from advisor.core.units import format_count
@@ -284,6 +285,12 @@ def _take_in(
     energy["missing"] += dropped
     duplicate_count = len(table.observations) - imported - outlier_count
     notes = skipped_notes([OUTSIDE] * outlier_count)
+    notes += [
+        f"{rows.clean(acting_in_words(name, factor))}; "
+        f"--parameters {shlex.quote(rows.clean(name))} makes each value a workload"
+        for workload_runs in sized.values()
+        for name, factor in acting_columns(workload_runs, table.extra_columns).items()
+    ]
     next_command = f"advisor fit {shlex.quote(args.application)}"
     if args.workload != "default" and len(sized) == 1:
         next_command += f" --workload {shlex.quote(args.workload)}"

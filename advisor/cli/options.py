@@ -309,8 +309,8 @@ def _picture(seen: _SeenOptions, args: argparse.Namespace) -> Drawing:
         )
     if args.view in (None, "pareto"):
         return scene(view, work, seen.named)
-    draw = panels.lines if args.view == "lines" else panels.surface
-    return draw(view.title, view.options, view.baseline, work, seen.named)
+    what = view.title, view.options, view.baseline, work, seen.named
+    return panels.surface(*what) if args.view == "surface" else panels.lines(*what, args.over)
 
 
 def _row(view: View, o: Option, more: Sequence[str], cluster: str) -> list[object]:

@@ -46,6 +46,14 @@ def add_plot_argument(parser: argparse.ArgumentParser, views: Sequence[str] = ()
             choices=tuple(views),
             help=f"which picture, here or in FILE (default: {views[0]})",
         )
+    if "lines" in views:
+        parser.add_argument(
+            "--over",
+            choices=("cores", "frequency"),
+            default="cores",
+            help="with --view lines: draw time and energy over the cores, a line for each "
+            "frequency, or over the frequency, a line for each number of cores (default: cores)",
+        )
 
 
 def check_plot(path: Path | None) -> None:

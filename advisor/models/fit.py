@@ -127,7 +127,9 @@ def fit_options(
     options = [_measured(o, runs.time, runs.energy, time, energy) for o in predicted]
     as_predicted = frozenset(o.configuration for o in options if o.confirmed)
     quiet = all(
-        is_quiet(r.run_sigma) and not r.unsteady for r in (runs.time, runs.energy) if r is not None
+        is_quiet(r.typical_sigma) and not r.unsteady
+        for r in (runs.time, runs.energy)
+        if r is not None
     )
     options = _trusted(options, observations, notes, quiet=quiet)
     placed = place(options, error)
@@ -365,9 +367,9 @@ def _pooled(response: Response, prediction: Prediction, c: Configuration) -> tup
     if not _confirms(response, prediction, c):
         alone = response.counts[c] <= 1
         return own_mean, math.hypot(half, own_mean - mean) if alone else half
-    if not response.scatter_seen:
+    if not response.error_known(c):
         return own_mean, half
-    one_run = response.quantile * response.run_sigma
+    one_run = response.quantile * response.one_run(c)
     # The held-out interval is that of a new run. Without that run's own error the prediction's is
     # left, which is never less than that of a mean over all runs.
     least = one_run / math.sqrt(len(response.log_mean))
@@ -431,6 +433,6 @@ def _stats(response: Response, prediction: Prediction) -> dict[str, Any]:
 def _scatter(response: Response) -> dict[str, Any]:
     return {
         "sigma_pct": 100.0 * response.sigma,
-        "run_sigma_pct": 100.0 * response.run_sigma,
+        "run_sigma_pct": 100.0 * response.typical_sigma,
         "repeats": response.repeats,
     }

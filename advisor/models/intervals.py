@@ -53,7 +53,7 @@ def cross_validated(
         own_spread,
         away**2,
         ((fold_predictions[:, :m] - full[:m]) ** 2).mean(axis=0),
-        response.run_sigma,
+        response.typical_sigma,
     )
     return Prediction(
         full[:m],

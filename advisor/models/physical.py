@@ -17,6 +17,7 @@ from advisor.core.words import describe
 from advisor.models.base import DISTURBED, Forecast, Matrix, ModelOption, Prediction, Vector, matrix
 from advisor.models.disturbances import Disturbances
 from advisor.models.intervals import r_squared, relative_rmse
+from advisor.models.meter_step import read_error
 from advisor.models.process import Belief, What, believe
 from advisor.models.response import Response
 from advisor.models.runs import Runs
@@ -60,6 +61,7 @@ class _Response:
 
     what: What
     response: Response
+    points: Sequence[Configuration]
     mean: Vector
     sigma: Vector
     held_out: dict[Configuration, tuple[float, float]]
@@ -108,6 +110,7 @@ class _Response:
         return cls(
             what,
             response,
+            points,
             mean,
             sigma,
             held_out,
@@ -137,6 +140,9 @@ class _Response:
             (t, t_sigma), (p, p_sigma) = time.held_out[c], self.held_out[c]
             held_out[c] = t + p, math.hypot(t_sigma, p_sigma)
         mean, sigma = time.mean + self.mean, np.hypot(time.sigma, self.sigma)
+        if energy.step_j:  # a new run is read by the same meter
+            at = zip(self.points, mean.tolist(), strict=True)
+            sigma = np.hypot(sigma, [read_error(energy.step_j, c, v) for c, v in at])
         fitted = {c: time.fitted[c] + self.fitted[c] for c in held_out}
         # A disturbed run is a longer one; power hardly notices.
         upper = time.disturbances.upper(sigma)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
+from statistics import NormalDist, median
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,10 @@ class Response:
     agreed: frozenset[Configuration] = frozenset()
     first_hand: Mapping[Configuration, float] | None = None
     """The log means of runs that may confirm; None: all. Jobs of the past may not."""
+    step_j: float = 0.0
+    """What the meter counts in, J, where that is much of a run; 0 where it is not."""
+    read_error: Mapping[Configuration, float] = field(default_factory=dict)
+    """By how much (standard deviation, log) such a step alone makes one run's energy wrong."""
 
     def confirming(self, configuration: Configuration) -> float | None:
         """Return the log mean that can confirm a configuration, None where no run can."""
@@ -71,6 +75,19 @@ class Response:
     def run_sigma(self) -> float:
         """The standard deviation of one run's log response, by its repeats and what is usual."""
         return self.usual.with_own(self.sigma, self.repeats)
+
+    def one_run(self, configuration: Configuration) -> float:
+        """Return the standard deviation of one run's log there, with what its meter cannot show."""
+        return math.hypot(self.run_sigma, self.read_error.get(configuration, 0.0))
+
+    @property
+    def typical_sigma(self) -> float:
+        """That of half of the configurations: sweeps plan by it how often runs are repeated."""
+        return median(map(self.one_run, self.log_mean))
+
+    def error_known(self, configuration: Configuration) -> bool:
+        """Tell whether repeats say how much a run there may be off, or most of it is the step's."""
+        return self.scatter_seen or self.read_error.get(configuration, 0.0) > self.run_sigma
 
     @property
     def scatter_seen(self) -> bool:
@@ -86,12 +103,13 @@ class Response:
 
     def noise(self, configuration: Configuration) -> float:
         """Return the standard error of a measured configuration's log mean."""
-        usual = self.run_sigma / math.sqrt(self.counts[configuration])
+        usual = self.one_run(configuration) / math.sqrt(self.counts[configuration])
         return math.hypot(usual, self.unsteady.get(configuration, 0.0))
 
     def half_width(self, configuration: Configuration) -> float:
         """Return half the 90 % interval of a measured configuration's mean, in log space."""
-        usual = self.quantile * self.run_sigma / math.sqrt(self.counts[configuration])
+        error = self.one_run(configuration)
+        usual = self.quantile * error / math.sqrt(self.counts[configuration])
         if configuration not in self.unsteady:
             return usual
         own_quantile = student.quantile(max(1, round(self.counts[configuration]) - 1), 0.95)

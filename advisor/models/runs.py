@@ -17,6 +17,7 @@ from advisor.errors import InputError
 from advisor.models.ended_runs import ended_early, response_of
 from advisor.models.failed_fast import without_failed_fast
 from advisor.models.job_runs import JobValue, error_of, is_job, of_jobs_alone, with_jobs
+from advisor.models.meter_step import in_words, meter_step_j, with_step
 from advisor.models.response import Response
 from advisor.models.scatter import ASSUMED, Z95, Elsewhere, pooled
 
@@ -131,7 +132,9 @@ def gather(
         observations = measured
     # Stragglers first: beside a run that hung all others look as if they had failed fast.
     observations = without_failed_fast(_without_stragglers(observations, notes), notes)
+    as_read = observations
     observations, work = of_equal_work(observations, notes)
+    read = {id(o): r for o, r in zip(observations, as_read, strict=True)}
     if ended_runs := sum(map(ended_early, observations)):
         notes.append(f"ended early, weigh less: {ended_runs} of {len(observations)} runs")
     sigma, repeats_elsewhere = measurement_error / Z95, elsewhere or {}
@@ -147,6 +150,10 @@ def gather(
         power = response_of(
             chosen, "energy", lambda o: (o.energy_j or 0.0) / o.time_s, usual["power"]
         )
+        if quality == "measured":
+            step_j = meter_step_j([read[id(o)] for o in chosen])
+            energy, power = with_step(energy, power, time, step_j)
+            notes += filter(None, [in_words(energy)])
     if jobs and alone:
         notes.append(
             f"nothing is confirmed: most is known from {format_count(len(jobs), 'job')} of the past"

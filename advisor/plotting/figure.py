@@ -143,9 +143,10 @@ def _draw(axes: Any, scene: Scene) -> None:
     if scene.bound is not None:
         axes.axvline(scene.bound, color=_BASELINE, lw=1, ls=":", label=scene.bound_label, zorder=1)
     if scene.spreads:
-        for i in crossed:
+        for k, i in enumerate(crossed):
             (x, y), (across, along) = scene.points[i], scene.spreads[i]
-            axes.plot(across, [y, y], color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
+            name = None if k else "90 % interval"
+            axes.plot(across, [y, y], color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1, label=name)
             axes.plot([x, x], along, color="#1f6fb2", lw=0.8, alpha=0.5, zorder=1)
     if scene.front:
         axes.scatter(
@@ -248,7 +249,15 @@ def _lines(axes: Any, panel: Lines) -> None:
     for i, line in enumerate(panel.lines):
         k = i % len(COLOURS)
         colour = colormaps["plasma"](0.85 * i / (len(panel.lines) - 1)) if many else COLOURS[k]
-        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.13, lw=0)
+        if many:  # a dozen bands cover one another
+            if line in panel.with_names:
+                below, above = zip(*line.errors, strict=True)
+                axes.errorbar(
+                    line.x, line.y, (below, above), fmt="none", ecolor=colour, elinewidth=0.9,
+                    capsize=2.5, alpha=0.8, zorder=2,
+                )  # fmt: skip
+        else:
+            axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.13, lw=0)
         axes.plot(line.x, line.y, color=colour, ls=_DASHES[k], lw=1.2, label=line.label)
         runs = set(line.runs)
         for measured in (True, False):
@@ -275,6 +284,8 @@ def _lines(axes: Any, panel: Lines) -> None:
         axes.set_ylim(*_with_margin(*panel.band))
     else:
         axes.set_ylim(0, 1.1 * panel.top)
+    if many and panel.with_names:
+        axes.plot([], [], ls="", marker="|", color=_FURTHER, label="90 % intervals of named lines")
     ran = [set(line.x) <= set(line.runs) for line in panel.lines]
     entries = len(axes.get_legend_handles_labels()[0])
     # a long one would lie over the lines, and beyond the picture's edges
@@ -381,8 +392,7 @@ def _borders(centres: Sequence[float]) -> list[float]:
 
 
 def _observed(axes: Any, panel: Observed) -> None:
-    points = [p for group in panel.groups.values() for p in group]
-    low, high = min(map(min, points)), max(map(max, points))
+    low, high = panel.ends
     span = [low * 0.9, high * 1.1]
     axes.fill_between(
         span,
@@ -394,6 +404,16 @@ def _observed(axes: Any, panel: Observed) -> None:
     )
     axes.plot(span, span, color="#6b7280", lw=1)
     for i, (label, group) in enumerate(panel.groups.items()):
+        if panel.intervals.get(label):
+            axes.vlines(
+                [p[0] for p in group],
+                *zip(*panel.intervals[label], strict=True),
+                color=COLOURS[i],
+                lw=0.6,
+                alpha=0.45,
+                zorder=1,
+                label="90 % interval" if i == 0 else None,
+            )
         axes.scatter(
             [p[0] for p in group],
             [p[1] for p in group],
@@ -404,6 +424,8 @@ def _observed(axes: Any, panel: Observed) -> None:
             label=label,
             zorder=2 + i,
         )
+    if panel.beyond:
+        axes.plot([], [], ls="", label=f"{panel.beyond} more beyond the picture")
     _logarithmic(axes, span[1] / span[0], span[1] / span[0])
     axes.set_xlim(*span)
     axes.set_ylim(*span)

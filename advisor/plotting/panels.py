@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from advisor.core.axes import AXES
 from advisor.core.configuration import thin
@@ -17,6 +18,8 @@ from advisor.plotting.named import NO_NAMES, NamedOptions
 from advisor.plotting.statistics import StatisticsPanel
 from advisor.plotting.threads import ThreadPanel
 
+Over = Literal["cores", "frequency"]
+"""What lines are drawn over."""
 MOST_LINES = 16
 """Frequencies beyond these are thinned out: there is a letter for each of so many in a terminal."""
 MOST_PLACES = 4
@@ -37,6 +40,14 @@ class Line:
     high: Sequence[float]
     runs: Sequence[float] = ()
 
+    @property
+    def errors(self) -> list[PlotPoint]:
+        """How far the interval reaches below and above each y."""
+        return [
+            (max(y - low, 0.0), max(high - y, 0.0))
+            for y, low, high in zip(self.y, self.low, self.high, strict=True)
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class Lines:
@@ -54,6 +65,12 @@ class Lines:
     named: Mapping[str, PlotPoint] = field(default_factory=dict)
     bound: float | None = None
     bound_label: str = ""
+
+    @property
+    def with_names(self) -> tuple[Line, ...]:
+        """The lines on which a named point lies."""
+        points = set(self.named.values())
+        return tuple(v for v in self.lines if points & set(zip(v.x, v.y, strict=True)))
 
     @property
     def band(self) -> tuple[float, float]:
@@ -102,10 +119,27 @@ class Surface:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Predictions against what was observed, by group of points (observed, predicted)."""
+    """Predictions against what was observed, by group of points (observed, predicted).
+
+    ``intervals`` are the predictions' (low, high), for each group and point of it.
+    """
 
     label: str
-    groups: Mapping[str, Sequence[tuple[float, float]]]
+    groups: Mapping[str, Sequence[PlotPoint]]
+    intervals: Mapping[str, Sequence[PlotPoint]] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> PlotPoint:
+        """The least and the largest value to show, on both axes: no disturbed run's."""
+        low, high = robust_ends(v for group in self.groups.values() for p in group for v in p)
+        return low, max(high, low * (1 + 1e-9))
+
+    @property
+    def beyond(self) -> int:
+        """How many points lie beyond these ends."""
+        low, high = self.ends
+        points = (p for group in self.groups.values() for p in group)
+        return sum(not low <= v <= high for v in map(max, points))
 
 
 Panel = Lines | Surface | Observed | StatisticsPanel | ThreadPanel
@@ -146,16 +180,21 @@ def lines(
     baseline: Option,
     work: Work | None = None,
     named: NamedOptions = NO_NAMES,
+    over: Over = "cores",
 ) -> Panels:
     """Return each response over the cores of a node, one line per frequency cap.
 
     Where only other axes vary (a GPU's clock), over the first that does; where more do, a line for
-    each of their values. Options of several numbers of nodes or ranks have lines of their own.
+    each of their values. ``over`` frequency, or what is in its place, has a line per core count.
+    Options of several numbers of nodes or ranks have lines of their own.
     With ``work`` the responses are rate and rate per joule.
     """
     by_place = _by_place(options, baseline)
     like = [o for place_options in by_place.values() for o in place_options]
-    across, *others = _axes(like)
+    axes = _axes(like)
+    if over == "frequency":
+        axes.sort(key=lambda axis: axis is _CORES)
+    across, *others = axes
     keys = sorted({tuple(axis.value(o) for axis in others) for o in like})
     keys = [keys[i] for i in thin(range(len(keys)), MOST_LINES // len(by_place))]
     panels = []
@@ -310,12 +349,16 @@ def observed(
     """Return predictions against observations: ``measured`` maps response and configuration."""
     panels = []
     for name, truth in measured.items():
-        groups: dict[str, list[tuple[float, float]]] = {"predicted": [], "trained on": []}
+        response = _in_units(name, predicted)
+        groups: dict[str, list[PlotPoint]] = {"predicted": [], "trained on": []}
+        intervals: dict[str, list[PlotPoint]] = {kind: [] for kind in groups}
         for o in predicted:
             if o.configuration in truth:
                 kind = "trained on" if o.configuration in trained else "predicted"
-                groups[kind].append((truth[o.configuration], _VALUES[name](o)[0]))
-        panels.append(Observed(_LABELS[name], groups))
+                value, *interval = response.values(o)
+                groups[kind].append((response.scaled(truth[o.configuration]), value))
+                intervals[kind].append((interval[0], interval[1]))
+        panels.append(Observed(response.label, groups, intervals))
     return Panels(title, tuple(panels))
 
 

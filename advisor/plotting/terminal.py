@@ -102,6 +102,7 @@ def _draw(panel: Panel, width: int, marks: Marks) -> str:
             number = _power
     else:
         labels, groups, window = _observed(panel, marks)
+        number = _power
     legend = [f"{mark} {name}" for mark, name, _ in groups]
     return chart(groups, window, labels, legend, width=width, height=16, marks=marks, number=number)
 
@@ -133,15 +134,14 @@ def _lines(panel: Lines, marks: Marks) -> _Chart:
 
 
 def _observed(panel: Observed, marks: Marks) -> _Chart:
-    """Return labels, groups and window in powers of ten, with the diagonal."""
+    """Return labels, groups and window of logarithms, with the diagonal."""
     points = [
         (mark, name, [(math.log10(x), math.log10(y)) for x, y in group])
         for mark, (name, group) in zip((marks.zone, marks.front), panel.groups.items(), strict=True)
     ]
-    values = [v for _, _, group in points for p in group for v in p]
-    low, high = min(values), max(max(values), min(values) + 1e-9)
+    low, high = map(math.log10, panel.ends)
     diagonal = _line((low, high), (low, high))
-    labels = f"log10 of observed {panel.label}", f"log10 of predicted {panel.label}"
+    labels = f"observed {panel.label}, logarithmic", f"predicted {panel.label}, logarithmic"
     return labels, [(marks.other, "equal", diagonal), *points], ((low, high), (low, high))
 
 

@@ -245,6 +245,24 @@ def test_again_and_elsewhere(take: Run, grid: Path, tmp_path: Path, store_path: 
     assert len(stored(store_path)) == 16
 
 
+def test_runs_that_a_further_column_tells_apart_are_no_repeats(take: Run, tmp_path: Path) -> None:
+    """Runs of several batch sizes became repeats of one configuration, and nothing said so."""
+    rows = [
+        f"1,1,{threads},0,{400 / threads * (1 + 20 / batch):.3f},9000,{batch}"
+        for threads in (2, 4, 8)
+        for batch in (8, 16, 64)
+    ]
+    lines = [f"{row},{number}" for number, row in enumerate([*rows, *rows])]
+    path = tmp_path / "training.csv"
+    path.write_text("\n".join([f"{HEADER},batch,started", *lines]) + "\n")
+    done = take(path)
+    assert done.code == 0 and done.err.count("\n") == 1
+    assert "batch acts like an axis" in done.err and "differ by up to 167 %" in done.err
+    assert "--parameters batch makes each value a workload" in done.err
+    sized = take(path, "--parameters", "batch", "--again")
+    assert (sized.code, sized.err) == (0, "")
+
+
 # -- what it refuses -----------------------------------------------------------------------------
 
 

@@ -178,6 +178,17 @@ def test_a_table_is_fitted_by_its_setup(advisor: Callable[..., Any], tmp_path: P
     assert "(n^2)/p" in advisor("profile", "fit", "--table", table, "--setup", setup).out
 
 
+def test_no_interval_of_what_was_always_above_0_falls_below_it(
+    advisor: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Four noisy times gave 23 s (90 %: -20638 to 20684 s)."""
+    table = write(tmp_path, "p,T,balance\n8,21,-3\n16,21.9,4\n32,22.1,-2\n64,23.3,3\n", "t.csv")
+    setup = write(tmp_path, "parameters: [p]\nthreads: [p]\n", "s.yaml")
+    argv = ("profile", "fit", "--table", table, "--setup", setup, "--at", "p=8192", "--json")
+    ends = {p["metricName"]: p["interval"] for p in advisor(*argv).json()["predictions"]}
+    assert ends["T"][0] == 0 < ends["T"][1] and ends["balance"][0] < 0
+
+
 def test_a_share_keeps_its_bounds_and_boundaries_hold_after_the_query(
     advisor: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -458,3 +469,7 @@ def test_profiles_are_imported_as_a_shell_names_them(advisor: Any, tmp_path: Pat
     done = advisor("profile", "import", *files)
     assert done.code == 0 and "a: 2 runs to learn from, 2 new" in done.out, done.err
     assert advisor("profile", "redo", "a", "1").code == 0
+    assert advisor("profile", "classify", "a", "--by", "profile").code == 0
+    none = advisor("profile", "import", tmp_path / "none" / "*.json")
+    assert none.code == 1 and none.err.count("\n") == 1
+    assert "there is no file" in none.err and "name a folder" in none.err

@@ -263,6 +263,23 @@ def test_few_noisy_points_with_a_trend_are_no_constant() -> None:
         assert abs(value - truth) < max(half, 0.25 * truth)
 
 
+def test_three_noisy_points_are_no_law() -> None:
+    """Some term always fitted them by luck: 225 million s of 65, and a narrow interval."""
+    held = []
+    laws: tuple[Any, ...] = (lambda p: 20 + 0.5 * np.sqrt(p), lambda p: 10 + 3 * np.log2(p))
+    for seed in range(40):
+        draw, law = np.random.default_rng(seed), laws[seed % 2]
+        places = np.array([4.0, 8.0, 16.0])
+        model = fitted(places, law(places) * (1 + 0.02 * draw.standard_normal(3)))
+        assert not model.terms and "do not extrapolate the constant" in model.notes[0]
+        place = {"p": np.array([512.0])}
+        (value,), (half,) = (v := model.predict(place)), model.half_widths(place, v)
+        held.append(abs(value - law(512.0)) <= half)
+    assert np.mean(held) >= 0.85
+    exact = fitted([4.0, 8.0, 16.0], 20 + 0.5 * np.sqrt([4.0, 8.0, 16.0]))
+    assert [t.text for t in exact.terms] == ["sqrt(p)"]
+
+
 def test_what_no_term_explains_says_so_and_has_a_wide_interval() -> None:
     places = 2.0 ** np.arange(3, 9)
     model = fitted(places, 3 + 500 / places)

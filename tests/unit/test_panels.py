@@ -76,6 +76,14 @@ def test_every_cap_has_its_line_and_its_interval(grid: list[Option]) -> None:
     assert len(lines("title", options(40), options(40)[-1]).panels[0].lines) == 16  # type: ignore[union-attr]
 
 
+def test_lines_over_the_frequency_are_one_for_each_number_of_cores(grid: list[Option]) -> None:
+    time, _ = lines("title", grid, grid[-1], over="frequency").panels
+    assert isinstance(time, Lines) and time.x_label == "frequency (GHz)"
+    assert [line.label for line in time.lines] == ["1 core", *(f"{n} cores" for n in range(2, 9))]
+    assert time.lines[0].x == pytest.approx([1.2 + 0.1 * k for k in range(11)])
+    assert time.lines[0].y[:2] == [150, 125]
+
+
 def test_a_surface_marks_front_and_baseline_and_leaves_gaps(grid: list[Option]) -> None:
     gap = [
         o
@@ -198,6 +206,49 @@ def test_observed_tells_trained_cells_from_others(grid: list[Option]) -> None:
     assert isinstance(panel, Observed)
     assert {k: len(v) for k, v in panel.groups.items()} == {"predicted": 83, "trained on": 5}
     assert all(x == pytest.approx(1.05 * y) for v in panel.groups.values() for x, y in v)
+
+
+def test_runs_that_were_disturbed_are_counted_beside_the_predictions(
+    grid: list[Option], tmp_path: Path
+) -> None:
+    """Three runs of up to an hour pressed 200 others into a corner; no prediction had a bar."""
+    truth: dict[object, float] = {o.configuration: 1e3 * o.energy_j for o in grid}
+    for o in grid[:3]:
+        truth[o.configuration] *= 100
+    larger = [
+        replace(o, energy_j=e, energy_lo_j=0.9 * e, energy_hi_j=1.2 * e)
+        for o, e in ((o, 1e3 * o.energy_j) for o in grid)
+    ]
+    picture = observed("title", larger, {"energy": truth}, frozenset())
+    (panel,) = picture.panels
+    assert isinstance(panel, Observed)
+    assert panel.label == "energy (kJ)"
+    assert panel.ends[1] < 10 * panel.ends[0] and panel.beyond == 3
+    for (_, y), (low, high) in zip(
+        panel.groups["predicted"], panel.intervals["predicted"], strict=True
+    ):
+        assert (low / y, high / y) == pytest.approx((0.9, 1.2))
+    assert "3 more outside the picture" in draw_panels(picture)
+    save(picture, tmp_path / "p.svg")
+    drawn = (tmp_path / "p.svg").read_text()
+    assert "3 more beyond the picture" in drawn and "90 % interval" in drawn
+
+
+def test_of_many_lines_those_with_a_name_have_their_intervals(
+    grid: list[Option], tmp_path: Path
+) -> None:
+    """Eleven bands, one over the other, showed none of them."""
+    named = NamedOptions({"job as written": grid[-1], "fastest": grid[40]}, 0.05)
+    for some, shown in ((grid, 2), (options(3, 8), 0)):
+        base = some[-1]
+        names = named if shown else NamedOptions({"job as written": base}, 0.05)
+        panel = lines("t", some, base, named=names).panels[0]
+        assert isinstance(panel, Lines)
+        assert not shown or [v.label for v in panel.with_names] == ["1.9 GHz", "2.2 GHz"]
+        save(Panels("t", (panel,)), tmp_path / "p.svg")
+        drawn = (tmp_path / "p.svg").read_text()
+        assert ("90 % intervals of named lines" in drawn) is bool(shown)
+        assert ("FillBetweenPolyCollection" in drawn) is not bool(shown)
 
 
 @pytest.mark.slow

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +22,9 @@ from advisor.cli.pictures import (
     save_plot,
 )
 from advisor.core.codec import JsonForm, wire
+from advisor.core.nearest import suggestion
 from advisor.errors import InputError, UsageError
+from advisor.store.rows import clean
 
 VIEWS = ("pareto", "observed", "lines", "surface", *STATISTICS)
 
@@ -97,6 +101,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     parser.add_argument(
         "--compare", action="store_true", help="show all models side by side, on the same runs"
+    )
+    parser.add_argument(
+        "--axis",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="a further column is an axis, too, like a batch size: it takes the place of threads, "
+        "frequency or nodes, the first that does not vary; can be repeated",
+    )
+    parser.add_argument(
+        "--vary",
+        metavar="NAME=V,V,...",
+        help="judge the model with each of these values of one of its options, like degree=1,2,3, "
+        "or of --samples, like samples=6,8,12; --plot draws their errors",
     )
     parser.add_argument(
         "--design",
@@ -202,20 +220,23 @@ def run(args: argparse.Namespace) -> int:
             "the uniform design is not random: seeds change nothing",
             hint="--design random or lhs",
         )
+    if args.vary is not None and args.view is not None:
+        raise UsageError("--vary has one picture", hint="leave --view out; --plot FILE draws it")
     check_plot(args.plot)
     from advisor.models.registry import names
     from advisor_lab.evaluation.compare_models import compare
 
-    grids = _grids(args.grid)
-    models = names() if args.compare else (args.model,)
+    grids = _grids(args.grid, args.axis)
+    variants = _variants(args)
+    models = {m: m for m in names()} if args.compare else dict.fromkeys(variants, args.model)
     seeds = range(args.seed, args.seed + (args.seeds or 1))
     evaluations = len(grids) * len(models) * len(seeds)
-    if evaluations != 1 and (args.plot or args.view):
+    if evaluations != 1 and (args.view or (args.plot and args.vary is None)):
         raise UsageError(
             f"a picture is of one evaluation, there are {evaluations}",
             hint="one grid, one model, one seed",
         )
-    study = compare(grids, models, seeds, _judge(args))
+    study = compare(grids, models, seeds, _judge(args, variants))
     picture, statistics = _picture(args, grids, study) if args.plot or args.view else (None, None)
     if picture is not None:
         save_plot(picture, args.plot)
@@ -244,7 +265,7 @@ def _extrapolate(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.grid} is a folder", hint="--parameter judges one grid")
     from advisor_lab.evaluation.extrapolation import extrapolate
 
-    (runs,) = _grids(args.grid).values()
+    (runs,) = _grids(args.grid, args.axis, look=False).values()
     options = {} if args.samples is None else {"samples": args.samples}
     try:
         study = extrapolate(
@@ -268,34 +289,97 @@ def _extrapolate(args: argparse.Namespace) -> int:
     return 0
 
 
-def _grids(path: Path) -> dict[str, tuple[Observation, ...]]:
-    """Return each grid's runs by the file's name without its ending."""
+def _grids(
+    path: Path, axes: Sequence[str], *, look: bool = True
+) -> dict[str, tuple[Observation, ...]]:
+    """Return each grid's runs by the file's name without its ending; say what is taken for what.
+
+    ``axes`` are further columns that are axes; ``look`` for others that act like one.
+    """
+    from advisor.core.acting_columns import acting_columns, acting_in_words
     from advisor.store.csvfile import Terms, one_program, read_csv
+    from advisor_lab.evaluation.further_axes import with_axis
 
     files = sorted(path.glob("*.csv")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path}: there are no *.csv files in it", hint="a measured grid each")
     terms = Terms(_NODE_TYPE, "grid")
-    return {f.stem: one_program(f, read_csv(f, terms)).observations for f in files}
+    grids = {}
+    for file in files:
+        read = one_program(file, read_csv(file, terms))
+        runs: tuple[Observation, ...] = read.observations
+        for column in axes:
+            if column not in read.extra_columns:
+                raise InputError(
+                    f"{file}: there is no further column {column!r}",
+                    hint=suggestion(column, read.extra_columns),
+                )
+            try:
+                runs, note = with_axis(runs, column)
+            except InputError as error:
+                raise InputError(f"{file}: {error.message}", hint=error.hint) from None
+            _say(f"{file.name}: {note}")
+        others = [n for n in read.extra_columns if look and n not in axes]
+        for column, factor in acting_columns(runs, others).items():
+            words = acting_in_words(column, factor)
+            _say(f"{file.name}: {words}; --axis {shlex.quote(column)} makes it one")
+        grids[file.stem] = runs
+    return grids
 
 
-def _judge(args: argparse.Namespace) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """What one evaluation has of its own: the model's options, and how many runs it trains on."""
+
+    options: Mapping[str, str]
+    samples: int
+
+
+def _variants(args: argparse.Namespace) -> dict[str, _Variant]:
+    """Return what is judged, by its name: the model, or of ``--vary`` each value. UsageError."""
+    options = model_options(args.model_option)
+    samples = 12 if args.samples is None else args.samples
+    if args.vary is None:
+        return {args.model: _Variant(options, samples)}
+    for flag, given in (("--compare", args.compare), ("--kfold", args.kfold is not None)):
+        if given:
+            raise UsageError(f"--vary and {flag} are two comparisons", hint="leave one out")
+    name, _, values = args.vary.partition("=")
+    texts = list(dict.fromkeys(text.strip() for text in values.split(",")))
+    if not name or not all(texts):
+        raise UsageError(f"--vary {args.vary!r}: write NAME=VALUE,VALUE,...")
+    if name in options or (name == "samples" and args.samples is not None):
+        raise UsageError(f"--vary {name}: its value is given, too", hint="leave one out")
+    if name != "samples":
+        return {f"{name}={v}": _Variant({**options, name: v}, samples) for v in texts}
+    try:
+        return {f"{name}={v}": _Variant(options, _count(v)) for v in texts}
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"--vary {args.vary}: {error}") from None
+
+
+def _say(note: str) -> None:
+    """Print what an answer rests on beside it."""
+    print(f"advisor: {clean(note)}", file=sys.stderr)
+
+
+def _judge(args: argparse.Namespace, variants: Mapping[str, _Variant]) -> Any:
     from advisor.models.evaluation import evaluate
 
-    options = model_options(args.model_option)
-
     def judge(runs: Sequence[Observation], model: str, seed: int) -> Any:
+        # Models that are compared have no options of their own.
+        variant = variants.get(model) or next(iter(variants.values()))
         return evaluate(
             runs,
-            model=model,
+            model=model if args.compare else args.model,
             design=args.design,
-            samples=12 if args.samples is None else args.samples,
+            samples=variant.samples,
             error=args.error,
             forecast_error=args.forecast_error,
             max_slowdown=args.max_slowdown,
             min_saving=args.min_saving,
             seed=seed,
-            model_options=options,
+            model_options=variant.options,
         )
 
     return judge
@@ -304,7 +388,15 @@ def _judge(args: argparse.Namespace) -> Any:
 def _picture(
     args: argparse.Namespace, grids: Mapping[str, Sequence[Observation]], study: ModelComparison
 ) -> tuple[Any, StatisticsView | None]:
-    """Return the picture of the one evaluation there is, and the view if it is of statistics."""
+    """Return the picture of the one evaluation there is, and the view if it is of statistics.
+
+    Of several values of an option the picture of their errors.
+    """
+    if args.vary is not None:
+        from advisor_lab.evaluation.picture import errors_picture
+
+        title = f"{args.grid.stem}, {args.model}: {args.vary.partition('=')[0]}"
+        return errors_picture(title, study.means()), None
     (case,) = study.cases
     runs, judged, options = grids[case.grid], case.evaluation, model_options(args.model_option)
     if args.view in STATISTICS:
@@ -321,7 +413,8 @@ def _picture(
     error = args.error if args.forecast_error is None else args.forecast_error
     title = f"{case.grid}, {case.model}, {len(judged.trained)} runs"
     kind = args.view or "pareto"
-    return picture_of(kind, title, runs, judged, error, args.max_slowdown, options), None
+    drawn = picture_of(kind, title, runs, judged, error, args.max_slowdown, options, args.over)
+    return drawn, None
 
 
 def _folds(

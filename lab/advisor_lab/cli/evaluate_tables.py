@@ -88,7 +88,9 @@ def _print_grid(out: TableWriter, cases: Sequence[Grid], cells: int, *, several:
     first = cases[0].evaluation
     models = ", ".join(c.model for c in cases)
     where = f"{cases[0].grid}: " if several else ""
-    out.say(f"{where}{models} trained on {len(first.trained)} of {cells} cells ({first.design})\n")
+    counts = sorted({len(c.evaluation.trained) for c in cases})
+    trained = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    out.say(f"{where}{models} trained on {trained} of {cells} cells ({first.design})\n")
     out.table(
         ["response", "model", "runs", "R2", "total RMSE", "pareto RMSE", "in 90 % interval"],
         [
@@ -178,7 +180,7 @@ def _print_decisions(out: TableWriter, cases: Sequence[Grid]) -> None:
         d = c.evaluation.decision
         if len(cases) > 1:
             out.say(f"{c.model}:")
-        out.say(f"recommended {'nothing' if d.recommended is None else describe(d.recommended)}")
+        out.say(f"proposed    {'nothing' if d.recommended is None else describe(d.recommended)}")
         for a in d.attempts:
             verb = "keeps" if a.keeps_bounds else "breaks"
             out.say(
@@ -187,7 +189,7 @@ def _print_decisions(out: TableWriter, cases: Sequence[Grid]) -> None:
                 f"interval, {verb} bounds"
             )
         out.say(
-            f"chosen      {describe(d.chosen)}: energy {format_change(-d.true_saving)}, "
+            f"recommended {describe(d.chosen)}: energy {format_change(-d.true_saving)}, "
             f"time {format_change(d.true_slowdown)} after {d.runs} runs"
         )
         out.say(f"why         {d.why}")

@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _application(action)
     action.add_argument(
         "--method",
+        "--by",
         choices=("profile", "communication"),
         default="profile",
         help="by all metrics, or by who receives from whom (default: profile)",

@@ -7,8 +7,9 @@ tables 6.11 and 6.12 (means over cases) and 6.13 and 6.14 (3-fold cross validati
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -26,19 +27,22 @@ WITHIN_PCT = (20, 10, 5)
 """Errors (percent) that the shares of tables 6.13 and 6.14 stay below."""
 
 Evaluate = Callable[[Sequence[Observation], str, int], Evaluation]
-"""Judge one model (by name) on one grid with one seed."""
+"""Judge one model, or variant of one, by its name on one grid with one seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid(JsonForm):
-    """One evaluation and what it was of."""
+    """One evaluation and what it was of: ``model`` by its name, or its variant's."""
 
-    JSON = ("grid", "seed", "evaluation")
+    JSON = ("grid", "seed", "variant", "evaluation")
 
     grid: str
     model: str
     seed: int
     evaluation: Evaluation = field(metadata=wire(inline=True))
+    variant: Annotated[str | None, "with --vary: the value that was tried"] = field(
+        default=None, metadata=wire(omit=True)
+    )
 
     def measures(self) -> dict[str, float]:
         """Return every figure that may be averaged over cases, by its name in JSON."""
@@ -89,21 +93,21 @@ class ModelComparison:
 
 def compare(
     grids: Mapping[str, Sequence[Observation]],
-    models: Iterable[str],
+    models: Mapping[str, str],
     seeds: Sequence[int],
     evaluate: Evaluate,
 ) -> ModelComparison:
     """Judge every model on every grid with every seed; all train on the same cells.
 
-    Of several models, one whose extra is not installed is left out and named.
+    ``models`` are those by the names of what is judged: their own, or those of their variants. Of
+    several models, one whose extra is not installed is left out and named.
     A grid that cannot be judged is named in the InputError.
     """
-    models = tuple(models)
     cases: list[Grid] = []
     skipped: dict[str, str] = {}
-    for model in models:
+    for model, kind in models.items():
         try:
-            create(model)
+            create(kind)
         except MissingExtraError as error:
             if len(models) == 1:
                 raise
@@ -111,7 +115,16 @@ def compare(
             continue
         for grid, runs in grids.items():
             try:
-                cases += [Grid(grid, model, seed, evaluate(runs, model, seed)) for seed in seeds]
+                cases += [
+                    Grid(
+                        grid,
+                        model,
+                        seed,
+                        evaluate(runs, model, seed),
+                        None if model == kind else model,
+                    )
+                    for seed in seeds
+                ]
             except InputError as error:
                 where = f"{grid}: " if len(grids) > 1 else ""
                 raise InputError(f"{where}{error.message}", hint=error.hint) from None

@@ -14,6 +14,8 @@ from advisor.models.fit import fit_options
 from advisor.models.runs import gather
 from advisor.plotting import PlotPoint, Scene, panels
 from advisor.plotting.named import NamedOptions
+from advisor.plotting.statistics import IntervalPanel
+from advisor_lab.evaluation.compare_models import Mean
 
 
 def picture_of(
@@ -24,11 +26,13 @@ def picture_of(
     error: float,
     max_slowdown: float,
     model_options: Mapping[str, object] | None = None,
+    over: panels.Over = "cores",
 ) -> Scene | panels.Panels:
     """Fit the evaluation's model again to the runs it was trained on and draw one view of it.
 
     ``view`` is pareto (forecast options, and the observed front, in percent of the forecast
-    baseline), observed, lines or surface; ``error`` is the trade-off zone's.
+    baseline), observed, lines (``over`` cores or frequency) or surface; ``error`` is the trade-off
+    zone's.
     """
     trained = set(evaluation.trained)
     runs = gather(grid)
@@ -54,9 +58,10 @@ def picture_of(
     chosen = evaluation.decision.chosen
     recommended = next(o for o in options if o.configuration == chosen)
     named = NamedOptions.among(options, base, recommended, max_slowdown)
-    if view in ("lines", "surface"):
-        draw = panels.lines if view == "lines" else panels.surface
-        return draw(title, options, base, named=named)
+    if view == "lines":
+        return panels.lines(title, options, base, named=named, over=over)
+    if view == "surface":
+        return panels.surface(title, options, base, named=named)
     limits = ErrorLimits(error)
 
     def against(time_s: float, energy_j: float) -> PlotPoint:
@@ -100,4 +105,33 @@ def picture_of(
         },
         bound=100 * max_slowdown,
         bound_label=named.bound_words,
+    )
+
+
+def errors_picture(title: str, means: Sequence[Mean]) -> panels.Panels:
+    """Draw the errors of several models, or variants of one, side by side: all cells, the front's.
+
+    Means over grids and seeds, and their standard deviations.
+    """
+
+    def bars(key: str) -> list[tuple[float, float, float]]:
+        return [
+            (m.mean[key], max(m.mean[key] - m.spread[key], 0.0), m.mean[key] + m.spread[key])
+            for m in means
+        ]
+
+    return panels.Panels(
+        title,
+        tuple(
+            IntervalPanel(
+                f"error of {name}, %",
+                [m.model for m in means],
+                {
+                    "of all cells": bars(f"{name}_total_rmse_pct"),
+                    "of the front": bars(f"{name}_pareto_rmse_pct"),
+                },
+                bars=True,
+            )
+            for name in ("time", "energy")
+        ),
     )

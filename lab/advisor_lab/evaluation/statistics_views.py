@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.core.objectives import clusters as goal_clusters
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.core.units import format_count
@@ -191,13 +192,17 @@ def _clusters(title: str, options: Sequence[Option]) -> StatisticsView:
         clusters.order,
         clusters.clusters,
     )
+    # What advisor options calls an option is another question than which ones are alike.
+    nearest = goal_clusters(clusters.options)
     rows = [
-        (name, cluster, f"{o.time_s:.5g}", f"{o.energy_j:.5g}")
-        for name, o, cluster in zip(leaves, clusters.options, clusters.clusters, strict=True)
+        (name, cluster, f"{o.time_s:.5g}", f"{o.energy_j:.5g}", nearest.get(i, ""))
+        for i, (name, o, cluster) in enumerate(
+            zip(leaves, clusters.options, clusters.clusters, strict=True)
+        )
     ]
     table = StatisticsTable(
         "options on the front",
-        ("option", "cluster", "time, s", "energy, J"),
+        ("option", "cluster", "time, s", "energy, J", "nearest goal"),
         tuple(rows),
         in_text=_MOST_ROWS,
     )

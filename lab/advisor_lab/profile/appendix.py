@@ -52,11 +52,11 @@ def read_places(
     ``scale`` stands for a missing ``appScale``. Raises InputError.
     """
     files: list[Path] = []
+    endings = ", ".join(SUFFIXES)
     for place in places:
         if place.is_dir():
             inside = sorted(p for p in place.iterdir() if p.suffix in SUFFIXES and p.is_file())
             if not inside:
-                endings = ", ".join(SUFFIXES)
                 raise InputError(
                     f"{place}: there is no profile in it", hint=f"they end in {endings}"
                 )
@@ -64,6 +64,11 @@ def read_places(
         elif place.is_file():
             files.append(place)
         else:
+            if any(sign in place.name for sign in "*?["):  # a shell leaves it where nothing matches
+                raise InputError(
+                    f"there is no file {place}",
+                    hint=f"name a folder: its files that end in {endings} are read",
+                )
             raise InputError(f"{place} does not exist")
     missing_fields: Counter[str] = Counter()
     first: dict[str, str] = {}

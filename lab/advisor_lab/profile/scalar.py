@@ -21,7 +21,7 @@ from advisor_lab.profile.regression import (
     fit_linear,
     relative_error,
 )
-from advisor_lab.profile.selection import SearchData, TermChoice, distinct, given, likelihood
+from advisor_lab.profile.selection import SearchData, TermChoice, distinct, given
 from advisor_lab.profile.setup import LINEAR, MetricOptions
 from advisor_lab.profile.terms import CandidateTerm, Values, columns, divided, products, shares
 
@@ -30,6 +30,8 @@ _FOLDS, _MOST_INPUTS = 10, 3
 """Folds of the cross-validation; inputs of a model, at most."""
 _FEW = 5
 """Runs below which the strict search cannot be sure of any term."""
+_LEAST = 4
+"""Runs below which some term always fits by luck: three drawn ones were up to 2,900 times off."""
 _RUNS_PER_TERM = 3
 """Runs that each term of the manual's search has to have where the strict one was not sure."""
 _TREND = 2.0
@@ -115,7 +117,8 @@ def _strict(data: SearchData) -> TermChoice:
     trend = _trend(data)
     if not trend and len(data.y) >= _FEW:
         return choice
-    manual = search_manual.search(data, max(1, len(data.y) // _RUNS_PER_TERM))
+    most = max(1, len(data.y) // _RUNS_PER_TERM) if len(data.y) >= _LEAST else 0
+    manual = search_manual.search(data, most)
     reason = f"it has a trend over {trend}" if trend else f"{len(data.y)} runs are few"
     where = f"{data.file}: " if data.file else ""
     if manual.terms and _stays_above_0(data, manual):
@@ -203,6 +206,7 @@ class OtherTerms:
         if len(data.y) < len(chosen) + 3 and chosen:
             sets += [list(chosen[:i]) + list(chosen[i + 1 :]) for i in range(len(chosen))]
         scores, freedoms, means, errors = [], [], [], []
+        usual = fit_linear(data.design(()), data.y, fit.weighting).variance
         for terms, terms_fit in [(chosen, fit), *((t, self._fit(t, fit)) for t in sets)]:
             if terms_fit.freedom < 1 or not (terms is chosen or data.allowed(terms, terms_fit)):
                 continue
@@ -210,7 +214,7 @@ class OtherTerms:
                 design = columns([t.expression for t in terms], values)
             except InputError:
                 continue
-            scores.append(likelihood(data.y, terms_fit))
+            scores.append(_score(len(data.y), terms_fit, usual))
             freedoms.append(terms_fit.freedom)
             means.append(terms_fit.predict(design))
             errors.append(terms_fit.errors(design, means[-1]))
@@ -233,6 +237,16 @@ class OtherTerms:
         names = [n for n in self.data.parameters if self.data.values[n].min() > 0]
         powers = [parse_expression(f"{n}^({e})") for n in names for e in _POWERS]
         return [CandidateTerm(p, p.names) for p in powers]
+
+
+def _score(runs: int, fit: LinearFit, usual: float) -> float:
+    """Return minus twice the logarithm of how likely terms make the runs, whatever the noise.
+
+    Noise is not known but integrated over: among a hundred sets one fits three runs by luck.
+    ``usual`` is the variance without terms, which makes scores of several sizes comparable.
+    """
+    terms = runs - fit.freedom
+    return fit.freedom * float(np.log(fit.variance / usual)) + terms * float(np.log(runs))
 
 
 def _reach(

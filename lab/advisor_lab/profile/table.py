@@ -112,6 +112,8 @@ class TableModel:
     divisor: ScalarModel | None = None
     r2: float = math.nan
     mre: float = math.nan
+    least: float = -math.inf
+    """What no interval falls below: 0 of what was nowhere below it."""
 
     def predict(self, values: Values) -> FloatColumn:
         """Return the predictions; boundaries hold after the query, of shares on the count."""
@@ -258,6 +260,8 @@ def _fit_column(
     data = search_data(table.values, target, setup, name, f"{table.file}: {name}")
     model = fit_scalar(data, options, method)
     fitted = TableModel(name, options, model, counts.model if counts is not None else None)
+    if y.min() >= 0:
+        fitted.least = 0.0
     predicted = fitted.predict(table.values)
     fitted.r2, fitted.mre = determination(y, predicted), relative_error(y, predicted)
     return fitted
@@ -306,6 +310,7 @@ def predictions(models: list[TableModel], places: list[dict[str, float]]) -> lis
                 half = float(model.model.half_widths(values, raw)[0])
             if model.divisor is not None:
                 half = half / float(model.divisor.predict(values)[0])
-            interval = (value - half, value + half) if math.isfinite(half) else None
+            low = max(value - half, min(model.least, value))
+            interval = (low, value + half) if math.isfinite(half) else None
             predicted.append(TablePrediction(place, model.name, value, interval))
     return predicted

@@ -196,7 +196,7 @@ def _record_run(
     """Record decision and outcome; say why not, if not."""
     from advisor.loop.execution import ran
     from advisor.loop.match import MatchedJob
-    from advisor.loop.outcomes import make_outcome
+    from advisor.loop.outcomes import JobSite, make_outcome
     from advisor.loop.rebuilt import let_count
     from advisor.paths import whole_store
     from advisor.schedulers.base import JobRecord, StepRecord
@@ -238,14 +238,8 @@ def _record_run(
         with Writer(whole_store(db)) as store:
             store.save_decision(decision, job_id=job_id)
             match = MatchedJob(decision, "verified")
-            outcome = make_outcome(
-                job,
-                match,
-                scheduler="local",
-                inventory=snapshot.inventory,
-                policies=snapshot.policy,
-                reader=store,
-            )
+            site = JobSite("local", snapshot.inventory, snapshot.policy, store)
+            outcome = make_outcome(job, match, site)
             outcome = replace(outcome, energy_quality=measured.energy_quality)
             store.save_outcome(outcome)
             let_count(store, job, match, outcome, ran(job, snapshot.inventory))

@@ -24,7 +24,7 @@ from advisor.core.observation import Observation
 from advisor.core.thread_use import filled
 from advisor.derive.worker import deriving
 from advisor.loop.match import MatchedJob
-from advisor.loop.outcomes import make_outcome
+from advisor.loop.outcomes import JobSite, make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.here import installed_name
 from advisor.schedulers.translators import translator
@@ -278,16 +278,8 @@ def _job(
     )
     match = MatchedJob(decision, "verified")
     inventory = Inventory.of(m.node_type for m in MACHINES.values())
-    writer.save_outcome(
-        make_outcome(
-            job,
-            match,
-            scheduler=decision.scheduler,
-            inventory=inventory,
-            policies=snapshot.policy,
-            reader=writer,
-        )
-    )
+    site = JobSite(decision.scheduler, inventory, snapshot.policy, writer)
+    writer.save_outcome(make_outcome(job, match, site))
 
 
 def _copied(settings: Path | None, place: Path) -> Path:

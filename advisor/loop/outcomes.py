@@ -14,12 +14,11 @@ from advisor.core.policy import JobFacts, Policy, PolicySet
 from advisor.core.reasons import BY_CLASS, ESTIMATED, STEP_PLAN
 from advisor.core.recognise import clean_name
 from advisor.loop.clock import form, now, utc
-from advisor.loop.comparable import incomparable, limit_to_blame
+from advisor.loop.comparable import incomparable, limit_to_blame, model_promises
 from advisor.loop.execution import Execution, ran
 from advisor.loop.match import MatchedJob
 from advisor.loop.step_outcomes import step_outcomes
 from advisor.loop.verdict import Judgement, PromiseInterval, judge, promised
-from advisor.loop.verify_promise import model_promises
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.store.records import Outcome, StoredModel
 

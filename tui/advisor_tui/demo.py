@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory
@@ -193,20 +194,24 @@ def _jobs(writer: Writer, user: str, now: datetime) -> None:
         when = now - timedelta(hours=9 * (len(todo) - job_index) / 2.0, minutes=draw.randrange(50))
         who = user if draw.random() < 0.6 else draw.choice(("ben", "chen", "dora"))
         number += draw.randrange(1, 40)
-        _job(writer, snapshot, p, who, str(number), when, holdout=k % 4 == 3, draw=draw)
+        job = DemoJob(p, who, str(number), when, k % 4 == 3)
+        _decide_and_run(writer, snapshot, job, draw)
 
 
-def _job(
-    writer: Writer,
-    snapshot: Snapshot,
-    p: Program,
-    user: str,
-    job_id: str,
-    when: datetime,
-    *,
-    holdout: bool,
-    draw: random.Random,
+class DemoJob(NamedTuple):
+    """A job of the example site: of whom, when it was submitted, and whether it is held out."""
+
+    program: Program
+    user: str
+    id: str
+    submitted_at: datetime
+    holdout: bool
+
+
+def _decide_and_run(
+    writer: Writer, snapshot: Snapshot, demo_job: DemoJob, draw: random.Random
 ) -> None:
+    p, user, job_id, when, holdout = demo_job
     machine = MACHINES[p.machines[0] if p.machines else "skylake"]
     kind = machine.node_type
     suspended = p.state == "suspended"

@@ -1,6 +1,6 @@
 """Write config/schemas from types: what programs may rely on of ``--json`` and of the protocol.
 
-``decision.json`` is made of :mod:`advisor.core.decision_form`, ``protocol.json`` of
+``decision.json`` is made of :mod:`docs.generator.decision_form`, ``protocol.json`` of
 :mod:`advisor.core.operations`. For the others a verb's module says what it answers: a dataclass
 such as ``ReportAnswer``, or ``ANSWERS``, of which it prints one. The docstring of the answer is
 what the schema says of it; ``Annotated`` has what there is to say of a field.
@@ -37,7 +37,12 @@ from advisor import cli
 from advisor.core.codec import Above, AtLeast, AtMost, JsonForm, Matches, Wire, wire_of
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
-from advisor.core.decision_form import (
+from advisor.core.operations import OPERATIONS, RefusedReply
+from advisor.core.protocol import VERSION
+from advisor.core.step_plan import PlannedStep
+from advisor.loop.compare import MeasuredChange
+from advisor.views.worth import Worth
+from docs.generator.decision_form import (
     AlternativeForm,
     BaselineForm,
     ConfigurationForm,
@@ -45,11 +50,6 @@ from advisor.core.decision_form import (
     PredictionForm,
     WorthForm,
 )
-from advisor.core.operations import OPERATIONS, RefusedReply
-from advisor.core.protocol import VERSION
-from advisor.core.step_plan import PlannedStep
-from advisor.loop.compare import MeasuredChange
-from advisor.views.worth import Worth
 
 COLUMNS = 100
 """Of the files, at most, where a value is no longer."""

@@ -14,7 +14,9 @@ from advisor.core.codec import Above, AtLeast, AtMost, Matches
 from advisor.core.configuration import Configuration
 from advisor.core.protocol import MAX_STAMP
 
-Objects = Sequence[Mapping[str, object]]
+AnyKeys = Mapping[str, object]
+"""An object whose keys the protocol does not state."""
+Objects = Sequence[AnyKeys]
 Texts = Sequence[str]
 After = Annotated[int | None, "ask again with this as after; null: that was all"]
 
@@ -25,7 +27,7 @@ class JobRequestKeys(TypedDict, total=False):
     scheduler: Required[str]
     hook: str
     type: str
-    options: Mapping[str, object]
+    options: AnyKeys
     argv: Texts
     script: str | None
     script_path: str
@@ -34,12 +36,12 @@ class JobRequestKeys(TypedDict, total=False):
     choices: str
     cwd: str
     het: bool
-    program: Mapping[str, object]
+    program: AnyKeys
     uid: int
     user: str
     stamp: str
     host_resources: Texts
-    attributes: Mapping[str, object]
+    attributes: AnyKeys
     submit_arguments: str
     executable: str
     argument_list: str
@@ -74,15 +76,13 @@ class DecideReply(TypedDict, total=False):
         AtMost(MAX_STAMP),
         "what the job's steps get where they start: the variable ADVISOR_PLAN",
     ]
-    program: Annotated[Mapping[str, object], "the file to look at: path, size, mtime, build"]
+    program: Annotated[AnyKeys, "the file to look at: path, size, mtime, build"]
 
 
 class ExplainRequest(JobRequestKeys, total=False):
     """Asks for the whole decision, which is not kept."""
 
-    explicit: Annotated[
-        Mapping[str, object], "PBS: the options that the user set, where they are not all"
-    ]
+    explicit: Annotated[AnyKeys, "PBS: the options that the user set, where they are not all"]
 
 
 class ExplainReply(TypedDict):
@@ -129,7 +129,7 @@ class ObservedRun(TypedDict, total=False):
     energy_quality: Literal["measured", "estimated", "missing"]
     meter: str
     job_id: str
-    extra: Mapping[str, object]
+    extra: AnyKeys
     method: str
 
 
@@ -207,7 +207,7 @@ class ProfileRequest(TypedDict):
     """Hands over what kernels of the peer's own took on a node type."""
 
     node_type: str
-    machine: Mapping[str, object]
+    machine: AnyKeys
     host: NotRequired[str]
     kernel: NotRequired[str]
     compiler: NotRequired[str]
@@ -311,7 +311,7 @@ class StatusReply(TypedDict):
     policy_version: int
     decisions: int
     changed: int
-    availability: Mapping[str, object] | None
+    availability: AnyKeys | None
     connections: Annotated[int, "open ones of all users"]
     refused: Annotated[int, "requests refused and connections closed, since one user took too much"]
     takes_results: bool

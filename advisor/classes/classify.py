@@ -116,21 +116,19 @@ class Classifier:
         cpi, tpi, gflops, gbs, cpus = point
         gpu, class_of, same_class = s.gpu_util, strategy.class_of, 0
         for f1, f2, f3, f4, f5, f6 in _factors(errors) if errors else _FACTORS:
-            changed = Measured(
+            c, t, f, b = (
                 cpi and cpi * f1,
                 tpi and tpi * f2,
                 gflops and gflops * f3,
                 gbs and gbs * f4,
-                cpus,
             )
-            drawn = (
-                phase
-                if phase_holds
-                else phase_of(changed, io_mbs and io_mbs * f5, calls and calls * f6, gpu)
-            )
-            same_class += (drawn or (strategy_class if strategy_holds else class_of(*changed))) == (
-                phase or strategy_class
-            )
+            drawn = phase
+            if not phase_holds:
+                changed = Measured(c, t, f, b, cpus)
+                drawn = phase_of(changed, io_mbs and io_mbs * f5, calls and calls * f6, gpu)
+            same_class += (
+                drawn or (strategy_class if strategy_holds else class_of(c, t, f, b, cpus))
+            ) == (phase or strategy_class)
         return same_class / DRAWS
 
     def _reasons(

@@ -27,7 +27,7 @@ from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.errors import AdvisorError
 from advisor.models.design import DESIGNS
-from advisor.models.evaluation import Evaluation, evaluate
+from advisor.models.evaluation import Evaluation, EvaluationTerms, evaluate
 from advisor.models.registry import DEFAULT, names
 from advisor.models.sequential import SEQUENTIAL
 from advisor.store.csvfile import Terms, read_csv
@@ -126,11 +126,13 @@ def judge(task: Task) -> tuple[Task, Evaluation | str]:
     try:
         found = evaluate(
             [replace(o, fom=1 / o.time_s) for o in task.runs],  # each does the same work
-            model=task.model,
-            design=task.design,
-            samples=task.samples,
-            seed=task.seed,
-            max_slowdown=task.max_slowdown,
+            EvaluationTerms(
+                model=task.model,
+                design=task.design,
+                samples=task.samples,
+                seed=task.seed,
+                max_slowdown=task.max_slowdown,
+            ),
         )
     except AdvisorError as error:
         return task, str(error)

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from advisor.classes.classify import Classifier
-from advisor.classes.setup import setup_of
+from advisor.classes.setup import SetupSources, setup_of
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.signature import Signature
 
@@ -47,7 +47,7 @@ def main() -> int:
             (Path(folder) / f"{kind}.x.data").write_text(line)
         site = {"node_types": {"x": {"classes": {"folder": folder}}}}
         inventory = Inventory.of([NodeType("x", cores=64)])
-        setup = setup_of("x", site=site, inventory=inventory, base=Path(folder))
+        setup = setup_of("x", SetupSources(site, inventory, Path(folder)))
     classifier, given = Classifier(setup), signatures()
     begin = time.process_time()
     found = [classifier.classify(s) for s in given]

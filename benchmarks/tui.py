@@ -43,7 +43,7 @@ from advisor.schedulers.submission import identity
 from advisor.store import rows
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
-from advisor.views.preview import Person, preview, site_for_preview
+from advisor.views.preview import AskingJob, Person, preview, site_for_preview
 
 STEPS = tuple(range(1_200_000, 2_300_000, 100_000))
 NODES = NodeType(
@@ -176,7 +176,7 @@ def decided(store: Writer, path: Path) -> None:
         snapshot = site_for_preview(reader)
     snapshot.take(models)
     base = Configuration("hsw", 1, 1, 24, STEPS[-1])
-    decision = preview(snapshot, "app00000", "w0", base, person)
+    decision = preview(snapshot, AskingJob("app00000", "w0", base, person))
     if decision is None:
         raise SystemExit("the benchmark's own node type is not known")
     with store.batch():

@@ -86,40 +86,34 @@ class Classifier:
         agreement = {candidate.NAME: candidate.class_of(*point) for candidate in self.available}
         usable = [candidate for candidate in self.chosen if agreement[candidate.NAME] != UNKNOWN]
         strategy = (usable or self.chosen)[0]
-        phase = phase_of(s.cpi, s.gflops, s.gbs, s.io_mbs, s.mpi_calls_s, s.gpu_util, cpus)
+        phase = phase_of(point, s.io_mbs, s.mpi_calls_s, s.gpu_util)
         name = phase or agreement[strategy.NAME]
         distances: Mapping[str, float] = {}
         for candidate in self.available:
             distances = distances or candidate.distances(point)
         reasons = self._reasons(s, cpus, phase, strategy, agreement, point)
-        stable = self._stable(s, cpus, strategy, phase, agreement[strategy.NAME], errors or {})
+        stable = self._stable(s, point, strategy, phase, agreement[strategy.NAME], errors or {})
         return Classification(name, strategy.NAME, distances, agreement, stable, tuple(reasons))
 
     def _stable(
         self,
         s: Signature,
-        cpus: int | None,
+        point: Measured,
         strategy: Strategy,
         phase: str,
         strategy_class: str,
         errors: Mapping[str, float],
     ) -> float:
         """Return the share of draws that keep the class; no draw where none could change it."""
-        cpi, tpi, gflops, gbs, io_mbs, calls = (
-            s.cpi,
-            s.tpi,
-            s.gflops,
-            s.gbs,
-            s.io_mbs,
-            s.mpi_calls_s,
-        )
+        io_mbs, calls = s.io_mbs, s.mpi_calls_s
         most = _FURTHEST * max(ERROR, *errors.values()) if errors else _FURTHEST * ERROR
-        phase_holds = steady(cpi, gflops, gbs, io_mbs, calls, cpus, most)
+        phase_holds = steady(point, io_mbs, calls, most)
         if phase_holds and phase:
             return 1.0
-        strategy_holds = strategy.steady(Measured(cpi, tpi, gflops, gbs, cpus), most)
+        strategy_holds = strategy.steady(point, most)
         if phase_holds and strategy_holds:
             return 1.0
+        cpi, tpi, gflops, gbs, cpus = point
         gpu, class_of, same_class = s.gpu_util, strategy.class_of, 0
         for f1, f2, f3, f4, f5, f6 in _factors(errors) if errors else _FACTORS:
             c, t, f, b = (
@@ -128,11 +122,10 @@ class Classifier:
                 gflops and gflops * f3,
                 gbs and gbs * f4,
             )
-            drawn = (
-                phase
-                if phase_holds
-                else (phase_of(c, f, b, io_mbs and io_mbs * f5, calls and calls * f6, gpu, cpus))
-            )
+            drawn = phase
+            if not phase_holds:
+                changed = Measured(c, t, f, b, cpus)
+                drawn = phase_of(changed, io_mbs and io_mbs * f5, calls and calls * f6, gpu)
             same_class += (
                 drawn or (strategy_class if strategy_holds else class_of(c, t, f, b, cpus))
             ) == (phase or strategy_class)
@@ -206,19 +199,14 @@ BUSY_CPI, BUSY_GBS, BUSY_GFLOPS = 0.4, 3.0, 0.1
 
 
 def phase_of(
-    cpi: float | None,
-    gflops: float | None,
-    gbs: float | None,
-    io_mbs: float | None,
-    mpi_calls_s: float | None,
-    gpu_util: float | None,
-    cpus: int | None,
+    point: Measured, io_mbs: float | None, mpi_calls_s: float | None, gpu_util: float | None
 ) -> str:
     """Return gpu, io-bound, busy-waiting or mpi-bound, "" for none of them.
 
     What was not measured is not asked, and cycles per instruction of 0 were not counted. A GPU that
     works beside waiting cores is busy-waiting.
     """
+    cpi, _, gflops, gbs, cpus = point
     waits = (
         cpi is not None
         and gbs is not None
@@ -238,16 +226,9 @@ def phase_of(
     return MPI if much_mpi else ""
 
 
-def steady(
-    cpi: float | None,
-    gflops: float | None,
-    gbs: float | None,
-    io_mbs: float | None,
-    mpi_calls_s: float | None,
-    cpus: int | None,
-    share: float,
-) -> bool:
+def steady(point: Measured, io_mbs: float | None, mpi_calls_s: float | None, share: float) -> bool:
     """Whether no change of the measures by less than ``share`` of each changes the phase."""
+    cpi, _, gflops, gbs, cpus = point
     return (
         apart(io_mbs, IO_MBS, share)
         and apart(mpi_calls_s, MPI_CALLS_S, share)

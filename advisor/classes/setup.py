@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +30,36 @@ def written_of(site: Mapping[str, object], name: str) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
+@dataclass(frozen=True, slots=True)
+class SetupSources:
+    """What says how node types are classified: the compiled site file, inventory and ear.conf.
+
+    ``base`` is what a relative folder is relative to, and holds ``classes``, the folder where none
+    is named. Node types are known, too, where something was ``measured``.
+    """
+
+    site: Mapping[str, object]
+    inventory: Inventory
+    base: Path
+    ear: EarConf | None = None
+    measured: Collection[str] = ()
+
+
 def setup_of(
     name: str,
+    sources: SetupSources,
     *,
-    site: Mapping[str, object],
-    inventory: Inventory,
-    base: Path,
-    ear: EarConf | None = None,
     like: Like = "page",
     order: FileOrder | None = None,
     processor: tuple[str, int, int] = ("", 0, 0),
-    measured: Collection[str] = (),
 ) -> Setup:
     """Return the setup of a node type; of no particular one for "".
 
-    ``base`` is what a relative folder is relative to, and holds ``classes``, the folder where none
-    is named. ``processor`` is vendor, family and model of the nodes, as far as they are known.
-    Raises InputError for a node type that neither the site file nor the inventory has, nor is among
-    those where something was ``measured``.
+    ``processor`` is vendor, family and model of the nodes, as far as they are known. Raises
+    InputError for a node type that no source knows.
     """
+    site, inventory, base = sources.site, sources.inventory, sources.base
+    ear, measured = sources.ear, sources.measured
     types = site.get("node_types")
     in_site = isinstance(types, Mapping) and name in types
     node = inventory.resolve(name) if name else None

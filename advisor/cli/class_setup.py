@@ -91,21 +91,17 @@ class Known:
 
     def setup(self, name: str | None, args: argparse.Namespace) -> Setup:
         """Return the setup of a node type, of the only one for None. Raises InputError."""
-        from advisor.classes.setup import setup_of
+        from advisor.classes.setup import SetupSources, setup_of
 
         if name is None:
             names = {*self.inventory.node_types, *self.site.get("node_types", {})}
             name = next(iter(names)) if len(names) == 1 else ""
         return setup_of(
             name,
-            site=self.site,
-            inventory=self.inventory,
-            base=self.base,
-            ear=self.ear,
+            SetupSources(self.site, self.inventory, self.base, self.ear, self.measured),
             like=getattr(args, "like", "page"),
             order=getattr(args, "order", None),
             processor=processor_of(self.processors.get(name, "")),
-            measured=self.measured,
         )
 
 

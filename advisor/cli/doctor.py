@@ -199,7 +199,7 @@ def _daemon(args: argparse.Namespace, hooked: str | None, policy: int | None) ->
     from advisor.core.check import Check
     from advisor.core.protocol import call
     from advisor.core.units import format_duration
-    from advisor.loop.health_watch import check_watch
+    from advisor.loop.health_site import check_watch
     from advisor.store.connection import OLD_S
 
     socket: Path = paths.socket_path(args.socket or hooked)

@@ -242,7 +242,7 @@ def _take_in(
     from advisor.cli.import_answers import ImportedRuns
     from advisor.store import rows
     from advisor.store.csvfile import Terms
-    from advisor.store.writer import Writer
+    from advisor.store.writer import ImportedFile, Writer
 
     if args.source in _accountings():
         from advisor.cli.import_accounting import import_jobs
@@ -273,9 +273,7 @@ def _take_in(
                     args.application,
                     workload,
                     possible,
-                    file=args.file.name,
-                    sha256=table.sha256,
-                    by=contribution.user,
+                    ImportedFile(args.file.name, table.sha256, contribution.user),
                     again=args.again,
                     step=lambda done: step("storing the runs", done, runs),
                 )

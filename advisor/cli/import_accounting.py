@@ -18,7 +18,7 @@ from advisor.loop.past_jobs import JobNaming, PastRuns, past_jobs
 from advisor.schedulers.base import Scheduler
 from advisor.store.reader import Reader
 from advisor.store.rows import clean
-from advisor.store.writer import Writer
+from advisor.store.writer import ImportedFile, Writer
 
 if TYPE_CHECKING:
     from advisor.cli.import_signatures import Contribution
@@ -102,9 +102,7 @@ def _store(
                 application,
                 workload,
                 fresh,
-                file=args.file.name,
-                sha256=sha256,
-                by=user,
+                ImportedFile(args.file.name, sha256, user),
                 again=True,
             )
     return imported, skipped

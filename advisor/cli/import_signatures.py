@@ -110,6 +110,7 @@ def _store(
     store: Writer, args: argparse.Namespace, contents: _Contents, sha256: str, user: str
 ) -> Taken:
     from advisor.store.signatures import save_signatures
+    from advisor.store.writer import ImportedFile
 
     applications = tuple(dict.fromkeys(name for name, _ in contents.pairs))
     imported = skipped = new = dropped = outlier_count = 0
@@ -137,9 +138,7 @@ def _store(
                 name,
                 args.workload,
                 fresh,
-                file=args.file.name,
-                sha256=sha256,
-                by=user,
+                ImportedFile(args.file.name, sha256, user),
                 again=True,
             )
         skipped += len(runs) - len(fresh)

@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json("rank", _answer(app, ranking, stored, queued))
     else:
-        _print(app, ranking)
+        _print(ranking)
         if len(ranking.estimates) > 1:
             print()
             print_picture(picture)
@@ -305,7 +305,7 @@ def _answer(
     )
 
 
-def _print(app: Characterisation, ranking: Ranking) -> None:
+def _print(ranking: Ranking) -> None:
     for r in ranking.phases:
         similar = [m for m in r.candidates if m.index is not None]
         discarded_count = len(r.candidates) - len(similar)

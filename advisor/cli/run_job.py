@@ -8,12 +8,11 @@ import secrets
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from advisor.cli.arguments import rate_rule
 from advisor.cli.run_rate import RateTap
@@ -25,6 +24,15 @@ if TYPE_CHECKING:
     from advisor.core.inventory import NodeType
     from advisor.meters.process import MeasuredProcess
     from advisor.service.snapshot import Snapshot
+
+
+class _LocalJob(NamedTuple):
+    """A job of this machine: when it began, what was decided for it, and what it runs on."""
+
+    id: str
+    began_at: str
+    decision: Decision
+    configuration: Configuration
 
 
 def run_job(args: argparse.Namespace) -> int:
@@ -48,25 +56,17 @@ def run_job(args: argparse.Namespace) -> int:
     configuration = _configuration(decision, node_type)
     choice = best_meter(node_type, name=args.meter)
     began = datetime.now(UTC).isoformat(timespec="seconds")
+    job = _LocalJob(f"local-{secrets.token_hex(4)}", began, decision, configuration)
     options = decision.request.options if decision.request else {}
     working = Path.cwd() / options.get("chdir", "")
     with RateTap(rule, quiet=args.json) if rule else nullcontext() as tap:
-        measured = _measure(
-            script.absolute(),
-            working,
-            configuration,
-            decision.environment,
-            choice.meter,
-            args.json,
-            tap,
-        )
+        measured = _measure(script.absolute(), working, job, choice.meter, args.json, tap)
     rate, rate_problem = tap.result() if tap else (None, "")
-    job_id = f"local-{secrets.token_hex(4)}"
-    recorded = _record_run(args.db, job_id, began, decision, configuration, measured, snapshot)
+    recorded = _record_run(args.db, job, measured, snapshot)
     if args.json:
         answer = ScriptRun(
             ok=measured.exit_code == 0,
-            job=job_id if recorded else None,
+            job=job.id if recorded else None,
             exit_code=measured.exit_code,
             configuration=configuration,
             rewrite=decision.rewrite,
@@ -93,7 +93,7 @@ def run_job(args: argparse.Namespace) -> int:
         )
         print(choice.sentence)
         if recorded:
-            print(f"how it came out: advisor why {job_id}")
+            print(f"how it came out: advisor why {job.id}")
     if measured.exit_code:
         print(f"advisor: {script}: {exit_text(measured.exit_code)}", file=sys.stderr)
     elif rate_problem:
@@ -154,19 +154,14 @@ def _configuration(decision: Decision, node_type: NodeType) -> Configuration:
 
 
 def _measure(
-    script: Path,
-    working: Path,
-    configuration: Configuration,
-    variables: Mapping[str, str],
-    meter: Any,
-    quiet: bool,
-    tap: RateTap | None,
+    script: Path, working: Path, job: _LocalJob, meter: Any, quiet: bool, tap: RateTap | None
 ) -> MeasuredProcess:
     from advisor.meters.process import ALL_TO_STDERR, MeasuredCommand, measure
     from advisor.schedulers.choose import create
     from advisor.schedulers.command import interpreter
     from advisor.schedulers.cpufreq import Cpufreq
 
+    configuration, variables = job.configuration, job.decision.environment
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="advisor-run-")))
         scheduler, cpufreq = create("local"), Cpufreq()
@@ -185,25 +180,19 @@ def _measure(
 
 
 def _record_run(
-    db: str | None,
-    job_id: str,
-    began: str,
-    decision: Decision,
-    configuration: Configuration,
-    measured: MeasuredProcess,
-    snapshot: Snapshot,
+    db: str | None, local_job: _LocalJob, measured: MeasuredProcess, snapshot: Snapshot
 ) -> bool:
     """Record decision and outcome; say why not, if not."""
     from advisor.loop.execution import ran
     from advisor.loop.match import MatchedJob
-    from advisor.loop.outcomes import make_outcome
+    from advisor.loop.outcomes import JobSite, make_outcome
     from advisor.loop.rebuilt import let_count
     from advisor.paths import whole_store
     from advisor.schedulers.base import JobRecord, StepRecord
     from advisor.store.writer import Writer
 
     state = "COMPLETED" if measured.exit_code == 0 else "FAILED"
-    c = configuration
+    job_id, began, decision, c = local_job
     total = os.cpu_count() or c.threads_per_node
     step = StepRecord(
         "0",
@@ -238,14 +227,8 @@ def _record_run(
         with Writer(whole_store(db)) as store:
             store.save_decision(decision, job_id=job_id)
             match = MatchedJob(decision, "verified")
-            outcome = make_outcome(
-                job,
-                match,
-                scheduler="local",
-                inventory=snapshot.inventory,
-                policies=snapshot.policy,
-                reader=store,
-            )
+            site = JobSite("local", snapshot.inventory, snapshot.policy, store)
+            outcome = make_outcome(job, match, site)
             outcome = replace(outcome, energy_quality=measured.energy_quality)
             store.save_outcome(outcome)
             let_count(store, job, match, outcome, ran(job, snapshot.inventory))

@@ -52,16 +52,30 @@ class FieldError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """The least that a number is: what a schema says of it."""
+    """The least that a number is, or that a list has items: what a schema says of it."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """What a number is larger than."""
 
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """The most that a number is."""
+    """The most that a number is, that a list has items, or a text characters."""
 
     value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The regular expression that a text matches."""
+
+    pattern: str
 
 
 Count = Annotated[int, AtLeast(0)]

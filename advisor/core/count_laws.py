@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from advisor.core.codec import JsonForm
 from advisor.core.expression import Expression, parse_expression
 from advisor.errors import InputError
 
@@ -27,7 +28,7 @@ INSTRUCTIONS = "instructions"
 
 
 @dataclass(frozen=True, slots=True)
-class CountLaws:
+class CountLaws(JsonForm):
     """Laws of a run's instructions, and of the bytes it touches, over the profiles' parameters.
 
     ``processes`` is the parameter that counts processes, "" for none; ``threads`` are the counts of
@@ -102,17 +103,6 @@ class CountLaws:
         except _NO_VALUE:
             return None
         return values | counts
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return its JSON form."""
-        return {
-            "parameters": list(self.parameters),
-            "processes": self.processes,
-            "threads": dict(self.threads),
-            "instructions": self.instructions,
-            "footprint": self.footprint,
-            "fixed": dict(self.fixed),
-        }
 
     @classmethod
     def from_dict(cls, data: object) -> CountLaws | None:

@@ -4,7 +4,7 @@ Requests carry ``{"v": 1, "op": ...}``; answers carry ``"v": 1`` and either the 
 or ``"error"``. Operations: ``decide``, ``explain`` (the full decision), ``submitted`` (a job id
 for a decision), ``observe`` (measured runs of the peer's own), ``characterise`` (an application's
 phases, as the peer measured them), ``profile`` (what kernels of the peer's own took), ``status``,
-``ping``. config/schemas has the form of each.
+``ping``. :mod:`advisor.core.operations` has the form of each.
 
 ``advisor hook install`` writes the variables, the limits and the words for off into the hooks.
 Of variables a hook sends what stands here by its name whole, or, beyond ``MAX_VARIABLE`` bytes,
@@ -18,6 +18,7 @@ import json
 import re
 import socket
 import struct
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -170,7 +171,7 @@ def parse_request_line(line: bytes) -> dict[str, object]:
     return data
 
 
-def answer_line(answer: dict[str, object]) -> bytes:
+def answer_line(answer: Mapping[str, object]) -> bytes:
     """Return an answer as one line."""
     return _encode({"v": VERSION, **answer}).encode() + b"\n"
 

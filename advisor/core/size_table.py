@@ -17,8 +17,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot
-from typing import Any
 
+from advisor.core.codec import FieldError, Record
 from advisor.core.option import Row, estimated_rows
 
 _VERSION = 1
@@ -39,7 +39,7 @@ _ERRORS = (
 
 
 @dataclass(frozen=True, slots=True)
-class SizeAxis:
+class SizeAxis(Record):
     """A parameter's knots, ascending, and its least and largest value that ran."""
 
     name: str
@@ -87,13 +87,8 @@ class SizeTable:
         if blob[:1] != bytes([_VERSION]) or (len(blob) - 1) % 4:
             raise ValueError(f"its table of sizes is damaged ({len(blob)} bytes)")
         try:
-            read = tuple(
-                SizeAxis(
-                    str(a["name"]), tuple(map(float, a["knots"])), float(a["low"]), float(a["high"])
-                )
-                for a in (axes if isinstance(axes, list) else ())
-            )
-        except (KeyError, TypeError, ValueError):
+            read = tuple(map(SizeAxis.from_dict, axes if isinstance(axes, list) else ()))
+        except FieldError:
             raise ValueError("the axes of its table of sizes are damaged") from None
         values = array("f")
         values.frombytes(blob[1:])
@@ -102,13 +97,6 @@ class SizeTable:
         if not read or any(len(a.knots) < 2 for a in read):
             raise ValueError("its table of sizes has no axes")
         return cls(read, values)
-
-    def to_axes(self) -> list[dict[str, Any]]:
-        """Return the JSON form of the axes."""
-        return [
-            {"name": a.name, "knots": list(a.knots), "low": a.low, "high": a.high}
-            for a in self.axes
-        ]
 
     def beyond(self, size: Mapping[str, float]) -> dict[str, float]:
         """Return how many times what ran each value of a size is, of those beyond it."""

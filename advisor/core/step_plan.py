@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from advisor.core.codec import Record, wire
+from advisor.core.codec import AtLeast, Count, Record, wire
 from advisor.core.recognise import clean_name
 from advisor.core.script_use import THREAD_VARIABLES
 
@@ -23,6 +23,10 @@ MAX_PLAN = 2000
 ANY = "*"
 """In place of a step's arguments: whatever they are, where no entry names them. No cleaned
 arguments have it."""
+StepChange = Annotated[
+    tuple[float, float, float],
+    "of such a step, in percent, with its 90 % interval; null where it is left",
+]
 _FIRST, _TIMES, _PRIME = 5381, 33, 4294967291
 """Of the hash: what it begins with, its factor, and its modulus."""
 _OMP = THREAD_VARIABLES[0]
@@ -143,19 +147,23 @@ class PlannedStep(Record):
     as it is written, which stands there so that none behind it holds.
     """
 
-    program: str
-    arguments: str
+    program: Annotated[str, "the file's name"]
+    arguments: Annotated[str, '"*": any that no other entry names']
     application: str
     workload: str
-    ranks: int
-    threads: int
-    unset: bool
-    threads_new: int = 0
-    cap_khz: int = 0
-    variable: str = field(default=_OMP, metadata=wire(omit=True))
-    build: str = field(default="", metadata=wire(omit=True))
-    time_pct: tuple[float, float, float] | None = None
-    energy_pct: tuple[float, float, float] | None = None
+    ranks: Annotated[int, AtLeast(1), "of all nodes together"]
+    threads: Annotated[int, AtLeast(1), "of each rank, as written"]
+    unset: Annotated[bool, "it also holds where the variable is unset"]
+    threads_new: Annotated[int, AtLeast(0), "0: as written"] = 0
+    cap_khz: Annotated[int, AtLeast(0), "0: as written"] = 0
+    variable: Annotated[str, "of the threads; OMP_NUM_THREADS if absent"] = field(
+        default=_OMP, metadata=wire(omit=True)
+    )
+    build: Annotated[str, "of the program; any if absent"] = field(
+        default="", metadata=wire(omit=True)
+    )
+    time_pct: StepChange | None = None
+    energy_pct: StepChange | None = None
 
     @property
     def changes(self) -> bool:
@@ -181,9 +189,9 @@ class PlannedStep(Record):
 class StepPlan(Record):
     """The plan of a job of ``nodes`` nodes with ``cpus`` CPUs each, the first that fits counts."""
 
-    uid: int
-    nodes: int
-    cpus: int
+    uid: Count
+    nodes: Annotated[int, AtLeast(1), "of the job"]
+    cpus: Annotated[int, AtLeast(1), "of each node"]
     steps: tuple[PlannedStep, ...]
 
     @property

@@ -17,15 +17,12 @@ def classifier(reader: Reader, node_type: str, inventory: Inventory) -> Classifi
     """Return what tells the classes of a node type, None where its files cannot be read."""
     from advisor.classes.classify import Classifier
     from advisor.classes.earconf import find_ear_conf, read_ear_conf
-    from advisor.classes.setup import setup_of
+    from advisor.classes.setup import SetupSources, setup_of
 
     try:
         path = find_ear_conf()
         ear = read_ear_conf(path) if path else None
-        return Classifier(
-            setup_of(
-                node_type, site=reader.site(), inventory=inventory, base=paths.config_dir(), ear=ear
-            )
-        )
+        sources = SetupSources(reader.site(), inventory, paths.config_dir(), ear)
+        return Classifier(setup_of(node_type, sources))
     except (AdvisorError, OSError):
         return None

@@ -22,7 +22,7 @@ from advisor.loop.execution import IMPOSSIBLE, Execution, ran
 from advisor.loop.known_jobs import KnownJobs
 from advisor.loop.left_results import ended
 from advisor.loop.match import MatchedJob, find
-from advisor.loop.outcomes import FACTS, facts_of, make_outcome
+from advisor.loop.outcomes import FACTS, JobSite, facts_of, make_outcome
 from advisor.loop.rebuilt import REBUILT, let_count
 from advisor.loop.refit import MOST_REFITS, refit_with_jobs
 from advisor.loop.reported_jobs import ReportedJob, reported_job
@@ -316,11 +316,7 @@ class _Collection:
         outcome = make_outcome(
             job,
             match,
-            scheduler=self._scheduler,
-            cluster=self._cluster,
-            inventory=self._inventory,
-            policies=self._policies,
-            reader=self._models,
+            JobSite(self._scheduler, self._inventory, self._policies, self._models, self._cluster),
             execution=execution,
             collected_at=self._at,
         )

@@ -1,21 +1,32 @@
-"""Why a job cannot be held against its decision: altered, cancelled or started again since.
+"""Whether what a job did counts, for its decision and against the model that this names.
 
-None of these is the model's doing, so such a job gets no verdict, whatever came out.
+A job that was altered, cancelled or started again since cannot be held against its decision: none
+of that is the model's doing, so it gets no verdict, whatever came out.
+
+Daemons on login nodes answer from a published copy and write nothing: their decisions arrive
+with the jobs. A forged stamp can name any model, but what it promises must then be that model's
+own promise to the last digit, or it does not count against the model.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from datetime import timedelta
 
+from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
 from advisor.core.inventory import Inventory
+from advisor.core.option import Row
 from advisor.core.reasons import WHOLE_JOB
+from advisor.core.select import weigh
 from advisor.core.units import format_duration
+from advisor.errors import StoreError
 from advisor.loop.clock import moment
 from advisor.loop.execution import Execution, differs
-from advisor.loop.verdict import PromiseInterval
+from advisor.loop.verdict import QUANTITIES, PromiseInterval, promised
 from advisor.schedulers.base import JobRecord
+from advisor.store.records import StoredModel
 
 _LATE = timedelta(hours=1)
 """A scheduler that starts a job again may give it a new time of submission."""
@@ -63,3 +74,37 @@ def limit_to_blame(job: JobRecord, decision: Decision, time: PromiseInterval | N
     if baseline_s and job.elapsed_s + slack < baseline_s:
         return "its time limit was too short for the job as it was written"
     return ""
+
+
+def model_promises(decision: Decision, model: StoredModel, home: StoredModel) -> bool:
+    """Tell whether a decision's promise is what ``model`` predicts for its choice.
+
+    ``home`` is the model of the baseline, on another node type perhaps.
+    """
+    if decision.chosen is None or decision.baseline is None:
+        return False
+    chosen, baseline = decision.chosen.configuration, decision.baseline
+    try:
+        row, base_row = (_row_at(c, model) or _row_at(c, home) for c in (chosen, baseline))
+    except StoreError:
+        return False
+    if row is None or base_row is None or chosen == baseline:
+        return False
+    predicted = weigh((model.node_type, row), base_row, "balanced").alternative()
+    for quantity in QUANTITIES:
+        a, b = promised(decision.chosen, quantity), promised(predicted, quantity)
+        if a is None or b is None:
+            return False
+        pairs = zip(a.to_list(), b.to_list(), strict=True)
+        if not all(math.isclose(x, y, rel_tol=1e-3) for x, y in pairs):
+            return False
+    return True
+
+
+def _row_at(c: Configuration, model: StoredModel) -> Row | None:
+    """Return what a model predicts for a configuration, None where it does not know it."""
+    if c.node_type != model.node_type:
+        return None
+    place = (c.nodes, c.ranks_per_node, c.threads_per_node, c.freq_khz)
+    axes = tuple(name for name, _ in c.extra)
+    return next((r for r in model.rows(axes) if r[:4] == place and r.extra == c.extra), None)

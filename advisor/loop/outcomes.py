@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from advisor.core.decision import Decision
@@ -13,12 +14,11 @@ from advisor.core.policy import JobFacts, Policy, PolicySet
 from advisor.core.reasons import BY_CLASS, ESTIMATED, STEP_PLAN
 from advisor.core.recognise import clean_name
 from advisor.loop.clock import form, now, utc
-from advisor.loop.comparable import incomparable, limit_to_blame
+from advisor.loop.comparable import incomparable, limit_to_blame, model_promises
 from advisor.loop.execution import Execution, ran
 from advisor.loop.match import MatchedJob
 from advisor.loop.step_outcomes import step_outcomes
 from advisor.loop.verdict import Judgement, PromiseInterval, judge, promised
-from advisor.loop.verify_promise import model_promises
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.store.records import Outcome, StoredModel
 
@@ -63,15 +63,25 @@ class ModelReader(Protocol):
         """Return the current models of a workload on a node type."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobSite:
+    """Where a job ran: what its outcome is named after and judged by.
+
+    ``reader`` is None where no model can be looked up.
+    """
+
+    scheduler: str
+    inventory: Inventory
+    policies: PolicySet
+    reader: ModelReader | None
+    cluster: str = ""
+
+
 def make_outcome(
     job: JobRecord,
     match: MatchedJob | None,
+    site: JobSite,
     *,
-    scheduler: str,
-    cluster: str = "",
-    inventory: Inventory,
-    policies: PolicySet,
-    reader: ModelReader | None,
     execution: Execution | None = None,
     collected_at: str = "",
 ) -> Outcome:
@@ -80,7 +90,7 @@ def make_outcome(
     ``execution`` is how it ran, worked out here where the caller has not; ``collected_at`` when it
     is collected, in the store's form, now where it is empty.
     """
-    execution = execution or ran(job, inventory)
+    execution = execution or ran(job, site.inventory)
     details: dict[str, Any] = {
         "name": job.name,
         "partition": job.partition,
@@ -92,7 +102,7 @@ def make_outcome(
     verdict = ""
     facts: dict[str, Any] = dict(zip(FACTS, facts_of(job, execution), strict=True))
     if match is not None:
-        judgement, judged = _judged(job, match, execution, inventory, policies, reader)
+        judgement, judged = _judged(job, match, execution, site)
         verdict = judgement.verdict
         details |= judged
         details["notes"] = list(judgement.notes)
@@ -106,8 +116,8 @@ def make_outcome(
         details["far"] = judgement.far
     return Outcome(
         job_id=job.job_id,
-        scheduler=scheduler,
-        cluster=cluster,
+        scheduler=site.scheduler,
+        cluster=site.cluster,
         submitted_at=utc(job.submitted_at),
         decision_id=match.decision.id if match else "",
         **facts,
@@ -122,14 +132,12 @@ def _judged(
     job: JobRecord,
     match: MatchedJob,
     execution: Execution,
-    inventory: Inventory,
-    policies: PolicySet,
-    reader: ModelReader | None,
+    site: JobSite,
 ) -> tuple[Judgement, dict[str, Any]]:
     """Return the verdict on a job with a decision, and what to keep of both."""
     decision = match.decision
     time, energy, promise = decision.once("promise", _promise)
-    mismatch = incomparable(job, decision, execution, inventory)
+    mismatch = incomparable(job, decision, execution, site.inventory)
     facts: dict[str, Any] = {
         "trust": match.trust,
         "trust_why": match.why,
@@ -150,13 +158,15 @@ def _judged(
     blame = limit_to_blame(job, decision, time)
     if blame:
         return Judgement("unknown", (blame,)), facts
-    policy = policy_of(decision, job, policies)
+    policy = policy_of(decision, job, site.policies)
     facts["max_slowdown"] = policy.max_slowdown
-    if reader is not None:
-        model = judged_model(decision, job, reader)
+    if site.reader is not None:
+        model = judged_model(decision, job, site.reader)
         if model is not None:
             facts["judged_model"] = model.id
-            facts["checked"] = match.trust == "verified" or _promised_by(model, decision, reader)
+            facts["checked"] = match.trust == "verified" or _promised_by(
+                model, decision, site.reader
+            )
     judgement = judge(
         job.state,
         execution,

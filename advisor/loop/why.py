@@ -15,7 +15,7 @@ from advisor.core.worth import Tariff
 from advisor.errors import InputError, SchedulerError, UsageError
 from advisor.loop.execution import UNTOLD
 from advisor.loop.match import find
-from advisor.loop.outcomes import make_outcome
+from advisor.loop.outcomes import JobSite, make_outcome
 from advisor.loop.step_outcomes import StepOutcome
 from advisor.loop.verdict import MEASUREMENT_ERROR, QUANTITIES, PromiseInterval, in_words, promised
 from advisor.schedulers.base import JobRecord, Scheduler
@@ -211,11 +211,13 @@ def _answer_from_job(
     answer.outcome = make_outcome(
         job,
         match,
-        scheduler=scheduler.NAME if scheduler else "",
-        cluster=job.cluster,
-        inventory=reader.inventory(job.cluster) if reader else Inventory(),
-        policies=reader.policy() if reader else PolicySet(),
-        reader=reader,
+        JobSite(
+            scheduler.NAME if scheduler else "",
+            reader.inventory(job.cluster) if reader else Inventory(),
+            reader.policy() if reader else PolicySet(),
+            reader,
+            job.cluster,
+        ),
     )
 
 

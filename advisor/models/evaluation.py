@@ -91,34 +91,45 @@ class Evaluation(JsonForm):
     predicted: tuple[Option, ...] = ()
 
 
-def evaluate(
-    grid: Sequence[Observation],
-    *,
-    model: str = DEFAULT,
-    design: str = "uniform",
-    samples: int = 12,
-    error: float = 0.05,
-    forecast_error: float | None = None,
-    max_slowdown: float = 0.05,
-    min_saving: float = 0.03,
-    seed: int = 0,
-    model_options: Mapping[str, object] | None = None,
-    confirmations: int | None = None,
-    train_on: Collection[Configuration] | None = None,
-    resources: Resources = "thrifty",
-) -> Evaluation:
-    """Train on ``samples`` configurations out of a measured grid and judge what comes out.
+@dataclass(frozen=True, slots=True)
+class EvaluationTerms:
+    """What is trained on a grid, on which of its configurations, and how the outcome is judged.
 
-    The baseline (:func:`~advisor.core.configuration.largest_of`) is always among the trained. All
-    limits are fractions; ``error`` is the observed points' zone's, ``forecast_error`` that of the
-    forecast ones, by default the same. ``confirmations`` is how many confirmation runs there may
-    be, by default as many as a sweep makes; ``train_on`` are the configurations to train on instead
-    of a design's; ``resources`` is the policy's word on ties. Raises InputError when the grid has
-    too few cells with time and energy, nothing beside what is trained on, or for a bad model or
-    design name.
+    All limits are fractions.
+    """
+
+    model: str = DEFAULT
+    model_options: Mapping[str, object] | None = None
+    design: str = "uniform"
+    samples: int = 12
+    seed: int = 0
+    train_on: Collection[Configuration] | None = None
+    """The configurations to train on, instead of a design's."""
+    error: float = 0.05
+    """Of the observed points' trade-off zone."""
+    forecast_error: float | None = None
+    """Of the forecast points' zone, by default the same."""
+    max_slowdown: float = 0.05
+    min_saving: float = 0.03
+    resources: Resources = "thrifty"
+    """The policy's word on ties."""
+    confirmations: int | None = None
+    """How many confirmation runs there may be, by default as many as a sweep makes."""
+
+
+DEFAULT_TERMS = EvaluationTerms()
+
+
+def evaluate(grid: Sequence[Observation], terms: EvaluationTerms = DEFAULT_TERMS) -> Evaluation:
+    """Train on configurations out of a measured grid and judge what comes out.
+
+    The baseline (:func:`~advisor.core.configuration.largest_of`) is always among the trained.
+    Raises InputError when the grid has too few cells with time and energy, nothing beside what is
+    trained on, or for a bad model or design name.
     """
     truth = _truth(grid)
-    limit = error if forecast_error is None else forecast_error
+    design, error, confirmations = terms.design, terms.error, terms.confirmations
+    limit = error if terms.forecast_error is None else terms.forecast_error
     cells = sorted(truth)
     space = SearchSpace.of(cells[0].node_type, cells)
     baseline = largest_of(cells)
@@ -132,10 +143,10 @@ def evaluate(
                 for o in grid
                 if o.configuration in trained
             ],
-            model=model,
+            model=terms.model,
             space=space,
             error=limit,
-            model_options=model_options,
+            model_options=terms.model_options,
         )
         if result.energy_quality == "missing":
             raise InputError(
@@ -147,16 +158,16 @@ def evaluate(
     policy = replace(
         Policy(),
         goal="min_energy",
-        max_slowdown=max_slowdown,
-        min_saving=min_saving,
-        resources=resources,
+        max_slowdown=terms.max_slowdown,
+        min_saving=terms.min_saving,
+        resources=terms.resources,
     )
-    if train_on is not None:
-        trained, design = {*train_on, baseline}, "given"
+    if terms.train_on is not None:
+        trained, design = {*terms.train_on, baseline}, "given"
     elif design == SEQUENTIAL:
-        trained = set(explore(fit, space, cells, baseline, policy, samples))
+        trained = set(explore(fit, space, cells, baseline, policy, terms.samples))
     else:
-        trained = set(_design(design, space, samples, cells, baseline, seed))
+        trained = set(_design(design, space, terms.samples, cells, baseline, terms.seed))
     if len(trained) >= len(cells):
         raise InputError(
             f"all {len(cells)} configurations of the grid would be trained on",
@@ -172,7 +183,7 @@ def evaluate(
     if confirmations is None:
         confirmations = MOST_CONFIRMATIONS if policy.training.confirm else 0
     return Evaluation(
-        model,
+        terms.model,
         design,
         tuple(sorted(trained)),
         responses,

@@ -30,6 +30,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +47,6 @@ _CEILING, _CEILING_WEIGHT = (0.5, 0.25, 0.125), 1 / 3
 """Cores that use up the bandwidth, as shares of the most; prior weight of there being a ceiling."""
 _PIECES, _PIECES_WEIGHT = (0.5, 1.0, 2.0, 4.0, 8.0), 0.3
 """Pieces of work W, as multiples of the most cores; prior weight of there being pieces."""
-_PIECES_AT = 3
-"""The column of the pieces among a law's parameters."""
 _SCALING = (0.0, 0.4, 0.7, 0.9, 1.0)
 """Powers g of the number of nodes."""
 _IDLE = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
@@ -162,9 +161,45 @@ class Placements:
         return cls(cores, freq, *logs, along, top, axes.along(x), axes.limited)
 
 
+class TimeParameters(NamedTuple):
+    """Parameters of a law of time, each of shape (1, laws).
+
+    ``serial`` is the share of the work that one core does, ``apart`` the share that does not follow
+    the clock and is bound to no more cores than ``ceiling``. Work comes in ``pieces``, infinity: in
+    none. ``scaling`` is the exponent of nodes. Under a power limit the clock is lost below
+    ``saturation`` as the ``flattening``-th power of what is missing of it above ``floor``.
+    """
+
+    serial: Matrix
+    apart: Matrix
+    ceiling: Matrix
+    pieces: Matrix
+    scaling: Matrix
+    floor: Matrix
+    saturation: Matrix
+    flattening: Matrix
+
+
+class PowerParameters(NamedTuple):
+    """Parameters of a law of power, each of shape (1, laws).
+
+    ``idle`` is the share that does not follow the cores in use, of ``most``, and ``uncore`` the
+    part of it that follows the clock; ``leak`` is the part of the cores' share that does not.
+    ``exponent`` is the clock's. ``saturation`` is what all cores would take without a limit.
+    """
+
+    idle: Matrix
+    exponent: Matrix
+    leak: Matrix
+    uncore: Matrix
+    most: Matrix
+    saturation: Matrix
+
+
 @dataclass(frozen=True, slots=True)
 class LawFamily:
-    """Laws by row of ``parameters``, with their log prior weights (k,).
+    """Laws by row of ``parameters``, whose columns are those of ``kind``, with their log prior
+    weights (k,).
 
     ``shown`` names the first columns of the parameters, those that mean something to people.
     """
@@ -172,14 +207,16 @@ class LawFamily:
     shown: tuple[str, ...]
     parameters: Matrix
     log_prior: Vector
-    law: Callable[..., Matrix]
+    law: Callable[[Placements, Any], Matrix]
+    """Takes places and what ``kind`` makes of the columns of some parameters."""
+    kind: type[TimeParameters] | type[PowerParameters]
     pieces: Vector | None = None
     """Of each law, in how many equal pieces its work comes; infinity: in no pieces."""
 
     def evaluate(self, places: Placements, rows: NDArray[np.intp] | None = None) -> Matrix:
         """Return the laws' log responses (m, k or number of ``rows``), up to a constant each."""
         chosen = self.parameters if rows is None else self.parameters[rows]
-        return self.law(places, *(column[None] for column in chosen.T))
+        return self.law(places, self.kind(*(column[None] for column in chosen.T)))
 
 
 def time_laws(axes: LawAxes) -> LawFamily:
@@ -212,7 +249,10 @@ def time_laws(axes: LawAxes) -> LawFamily:
         rows.append((serial, apart, share * axes.most_cores, work, scale, *limit))
         weights.append(weight)
     prior, parameters = np.log(np.array(weights) / sum(weights)), np.array(rows)
-    return LawFamily(("serial", "clockless"), parameters, prior, _time, parameters[:, _PIECES_AT])
+    piece_counts = parameters[:, TimeParameters._fields.index("pieces")]
+    return LawFamily(
+        ("serial", "clockless"), parameters, prior, _time, TimeParameters, piece_counts
+    )
 
 
 def power_laws(axes: LawAxes) -> LawFamily:
@@ -229,7 +269,7 @@ def power_laws(axes: LawAxes) -> LawFamily:
         for uncore in (_UNCORE if idle and clocked else (0.0,))
     ]
     prior = np.full(len(rows), -math.log(len(rows)))
-    return LawFamily(("idle", "exponent"), np.array(rows), prior, _power)
+    return LawFamily(("idle", "exponent"), np.array(rows), prior, _power, PowerParameters)
 
 
 def _serials(most: float) -> tuple[float, ...]:
@@ -248,45 +288,28 @@ def _limits(axes: LawAxes) -> list[tuple[float, float, float]]:
     return list(itertools.product(floors, _SATURATION, flattenings))
 
 
-def _time(
-    places: Placements,
-    serial: Matrix,
-    apart: Matrix,
-    ceiling: Matrix,
-    pieces: Matrix,
-    scaling: Matrix,
-    floor: Matrix,
-    saturation: Matrix,
-    flattening: Matrix,
-) -> Matrix:
+def _time(places: Placements, p: TimeParameters) -> Matrix:
     cores, freq = places.cores[:, None], places.freq[:, None]
     if places.limited:
-        clock_share = (freq - floor) / (saturation - floor)
-        clock_loss = (1 - np.clip(clock_share, 0.0, 1.0)) ** flattening
+        clock_share = (freq - p.floor) / (p.saturation - p.floor)
+        clock_loss = (1 - np.clip(clock_share, 0.0, 1.0)) ** p.flattening
         freq = np.maximum(1 - clock_loss, _LEAST_CLOCK)
     # infinity over infinity, of laws without pieces, is not taken
     with np.errstate(invalid="ignore"):
-        busy = np.where(np.isinf(pieces), cores, pieces / np.ceil(pieces / cores))
-    clocked = (serial + (1 - serial) / busy) / freq
-    unclocked = serial + (1 - serial) / np.minimum(cores, ceiling)
-    spent: Matrix = np.log((1 - apart) * clocked + apart * unclocked)
-    return spent - scaling * places.log_nodes[:, None]
+        busy = np.where(np.isinf(p.pieces), cores, p.pieces / np.ceil(p.pieces / cores))
+    clocked = (p.serial + (1 - p.serial) / busy) / freq
+    unclocked = p.serial + (1 - p.serial) / np.minimum(cores, p.ceiling)
+    spent: Matrix = np.log((1 - p.apart) * clocked + p.apart * unclocked)
+    return spent - p.scaling * places.log_nodes[:, None]
 
 
-def _power(
-    places: Placements,
-    idle: Matrix,
-    exponent: Matrix,
-    leak: Matrix,
-    uncore: Matrix,
-    most: Matrix,
-    saturation: Matrix,
-) -> Matrix:
+def _power(places: Placements, p: PowerParameters) -> Matrix:
+    cores = places.cores[:, None]
     if places.limited:  # what the program would take, as far as the limit lets it
-        load = saturation * (idle + (1 - idle) * places.cores[:, None] / most)
+        load = p.saturation * (p.idle + (1 - p.idle) * cores / p.most)
         watts: Matrix = np.log(np.minimum(places.freq[:, None], load) + _LEAST_POWER)
         return watts + places.log_nodes[:, None]
-    clock = places.freq[:, None] ** exponent
-    busy = (1 - idle) * places.cores[:, None] / most * (leak + (1 - leak) * clock)
-    watts = np.log(idle * (1 - uncore + uncore * clock) + busy + _LEAST_POWER)
+    clock = places.freq[:, None] ** p.exponent
+    busy = (1 - p.idle) * cores / p.most * (p.leak + (1 - p.leak) * clock)
+    watts = np.log(p.idle * (1 - p.uncore + p.uncore * clock) + busy + _LEAST_POWER)
     return watts + places.log_nodes[:, None]

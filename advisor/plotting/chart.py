@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from advisor.plotting import PlotPoint
 from advisor.plotting.raster import Frame
@@ -38,15 +39,20 @@ def short(value: float) -> str:
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
+class TextCanvas(NamedTuple):
+    """The room of a picture in columns and lines, and the characters it is made of."""
+
+    width: int
+    height: int
+    marks: Marks
+
+
 def chart(
     groups: Sequence[tuple[str, str, Sequence[PlotPoint]]],
     window: tuple[PlotPoint, PlotPoint],
     labels: tuple[str, str],
     legend: Sequence[str],
-    *,
-    width: int,
-    height: int,
-    marks: Marks,
+    canvas: TextCanvas,
     number: Callable[[float], str] = short,
 ) -> str:
     """Return points in a frame: groups of (mark, name, points), later ones on top.
@@ -55,6 +61,7 @@ def chart(
     writes the ends of both axes.
     """
     (x_low, x_high), (y_low, y_high) = window
+    width, height, marks = canvas
     width = max(_LEAST_WIDTH, min(width, _MOST_WIDTH))
     ends = [number(y_high), number(y_low)]
     gutter = max(map(len, ends))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from advisor.plotting import PlotPoint, Scene
-from advisor.plotting.chart import ASCII, Marks, chart, short
+from advisor.plotting.chart import ASCII, Marks, TextCanvas, chart, short
 from advisor.plotting.named import FASTEST, RECOMMENDED, THRIFTIEST, WRITTEN
 from advisor.plotting.panels import Lines, Observed, Panel, Panels, Surface
 from advisor.plotting.statistics import StatisticsPanel
@@ -53,9 +53,7 @@ def draw(scene: Scene, *, width: int = 80, height: int = 16, marks: Marks | None
         scene.window(),
         (scene.x_label, scene.y_label),
         legend,
-        width=width,
-        height=height,
-        marks=marks,
+        TextCanvas(width, height, marks),
     )
 
 
@@ -104,7 +102,7 @@ def _draw(panel: Panel, width: int, marks: Marks) -> str:
         labels, groups, window = _observed(panel, marks)
         number = _power
     legend = [f"{mark} {name}" for mark, name, _ in groups]
-    return chart(groups, window, labels, legend, width=width, height=16, marks=marks, number=number)
+    return chart(groups, window, labels, legend, TextCanvas(width, 16, marks), number)
 
 
 def _power(value: float) -> str:

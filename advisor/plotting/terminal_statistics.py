@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from advisor.core.columns import columns_of, padded
 from advisor.plotting import PlotPoint
-from advisor.plotting.chart import ASCII, Marks, chart, short
+from advisor.plotting.chart import ASCII, Marks, TextCanvas, chart, short
 from advisor.plotting.statistics import (
     HistogramPanel,
     IntervalPanel,
@@ -56,9 +56,7 @@ def _scatter(panel: ScatterPanel, width: int, marks: Marks) -> str:
         (window[0], window[1]),
         (panel.x_label, panel.y_label),
         legend,
-        width=width,
-        height=_HEIGHT,
-        marks=marks,
+        TextCanvas(width, _HEIGHT, marks),
     )
 
 

@@ -45,15 +45,7 @@ class Thresholds:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Thresholds:
         """Read the form of ``config/ranking.yaml``. Raises InputError naming the key."""
-        valid_keys = {
-            "version",
-            "size",
-            "stride",
-            "time_per_iter",
-            "dtype",
-            "access",
-            "discard_above",
-        }
+        valid_keys = {"version", *cls.__slots__}
         for key in data:
             if key not in valid_keys:
                 raise InputError(

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from advisor.core.codec import to_plain
 from advisor.core.configuration import Configuration
 from advisor.core.count_laws import CountLaws
 from advisor.core.observation import Observation
@@ -94,7 +95,7 @@ def family_table(
     if tried.unfit:
         return FamilyTable(options, None, about)
     table = SizeTable(_size_axes(joined), _values(tried, _knots(joined), len(options)))
-    return FamilyTable(options, table, {**about, "axes": table.to_axes()})
+    return FamilyTable(options, table, {**about, "axes": to_plain(table.axes)})
 
 
 def _axes(family: SizedFamily) -> list[str]:

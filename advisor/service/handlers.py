@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from advisor import __version__
 from advisor.core.availability import EARLIER_HOOKS
@@ -47,10 +48,20 @@ from advisor.store.journal import Journal
 from advisor.store.reader import Reader
 from advisor.store.trials import give_up_place, key_of, take_place
 
+if TYPE_CHECKING:
+    from advisor.core.operations import (
+        CharacteriseReply,
+        ObserveReply,
+        ProfileReply,
+        ScriptReply,
+        StatusReply,
+        SubmittedReply,
+    )
+
 log = logging.getLogger("advisor.serve")
 
 Request = Mapping[str, object]
-AnswerKeys = dict[str, object]
+AnswerKeys = Mapping[str, object]
 
 _REMEMBERED = 50_000  # decisions, with their users: nobody else withdraws them
 _LONG = {"script": MAX_SCRIPT, "choices": MAX_CHOICES, "client": MAX_SCRIPT}
@@ -374,7 +385,7 @@ class Handlers:
         snapshot.trials.pending.add(key_of(model))
         return True
 
-    def _submitted(self, request: Request, peer: Peer) -> AnswerKeys:
+    def _submitted(self, request: Request, peer: Peer) -> SubmittedReply:
         decision, job = str(request.get("decision") or ""), str(request.get("job") or "")
         if self._issued.get(decision) != self.users.subject(peer, request):
             raise ProtocolError(f"decision {decision!r} was not made for you")
@@ -385,19 +396,19 @@ class Handlers:
             self.journal.link(decision, job)
         return {"ok": True}
 
-    def _script(self, request: Request, peer: Peer) -> AnswerKeys:
+    def _script(self, request: Request, peer: Peer) -> ScriptReply:
         self.scripts.put(peer.uid, request.get("key"), request.get("client"))
         return {"ok": True, "asked": self.scripts.asked}
 
-    def _observe(self, request: Request, peer: Peer) -> AnswerKeys:
+    def _observe(self, request: Request, peer: Peer) -> ObserveReply:
         return {"ok": True, "stored": self._spool().put_runs(request, *self._sender(peer))}
 
-    def _characterise(self, request: Request, peer: Peer) -> AnswerKeys:
+    def _characterise(self, request: Request, peer: Peer) -> CharacteriseReply:
         inventory = self.source.snapshot.inventory
         self._spool().put_phases(request, *self._sender(peer), inventory)
         return {"ok": True}
 
-    def _profile(self, request: Request, peer: Peer) -> AnswerKeys:
+    def _profile(self, request: Request, peer: Peer) -> ProfileReply:
         inventory = self.source.snapshot.inventory
         self._spool().put_profiles(request, *self._sender(peer), inventory)
         return {"ok": True}
@@ -543,7 +554,7 @@ class Handlers:
         )
         return text.text()
 
-    def status(self) -> dict[str, object]:
+    def status(self) -> StatusReply:
         """Return how the daemon is doing."""
         snapshot = self.source.snapshot
         times = sorted(self._latencies)

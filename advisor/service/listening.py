@@ -1,13 +1,14 @@
-"""The socket the daemon listens on: systemd's, or one of its own at a path."""
+"""The socket the daemon listens on: systemd's, or one of its own at a path; and what systemd hears
+of the daemon."""
 
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from pathlib import Path
 
 from advisor.errors import AdvisorError
-from advisor.service.notify import inherited_socket
 
 BACKLOG = 32
 """Connections that wait to be accepted; for more, a client waits in connect, where the kernel lets
@@ -52,3 +53,25 @@ def _refuse_if_alive(path: Path) -> None:
         except OSError:
             return
     raise AdvisorError(f"{path}: another daemon serves there", hint="stop it first")
+
+
+def inherited_socket() -> socket.socket | None:
+    """Return the listening socket systemd passed (sd_listen_fds), or None."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
+        return None
+    return socket.socket(fileno=3)
+
+
+def notify(state: str) -> None:
+    """Tell systemd a state such as ``READY=1``; silently nothing when not run by it."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.connect(address)
+            sock.sendall(state.encode())
+    except OSError:
+        return

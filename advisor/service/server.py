@@ -21,8 +21,7 @@ from advisor.service.connection import Connection
 from advisor.service.copies import HANGS_S
 from advisor.service.handlers import Handlers
 from advisor.service.limits import BUSY, CONNECTIONS
-from advisor.service.listening import BACKLOG, listening_socket
-from advisor.service.notify import notify
+from advisor.service.listening import BACKLOG, listening_socket, notify
 from advisor.service.peer import Peer, peer_of
 from advisor.service.quiet import quote
 

@@ -26,6 +26,16 @@ _ORDER_BY: dict[Order, str] = {
 
 
 @dataclass(frozen=True, slots=True)
+class ListPage:
+    """Some of the workloads that have all the words of ``search`` in their name, in an order."""
+
+    search: str = ""
+    order: Order = "name"
+    offset: int = 0
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class Sweeping:
     """A sweep under way: runs made, runs planned so far."""
 
@@ -42,32 +52,22 @@ def count_workloads(reader: StoreConnection, search: str = "") -> tuple[int, int
     return int(counts[0]), int(counts[1])
 
 
-def names_of_workloads(
-    reader: StoreConnection,
-    *,
-    search: str = "",
-    order: Order = "name",
-    offset: int = 0,
-    limit: int = 100,
-) -> list[tuple[int, str, str, int]]:
-    """Return number, application, name and count of runs of some of the workloads that have all
-    the words of ``search`` in their name."""
-    where, values = _matching(search)
+def names_of_workloads(reader: StoreConnection, page: ListPage) -> list[tuple[int, str, str, int]]:
+    """Return number, application, name and count of runs of some workloads."""
+    where, values = _matching(page.search)
     sql = (
         f"SELECT w.id, w.application, w.name, {_COUNT} AS runs FROM workloads AS w {where}"
-        f" ORDER BY {_ORDER_BY[order]} LIMIT ? OFFSET ?"
+        f" ORDER BY {_ORDER_BY[page.order]} LIMIT ? OFFSET ?"
     )
-    return [(row[0], row[1], row[2], row[3]) for row in reader.rows(sql, [*values, limit, offset])]
+    rows = reader.rows(sql, [*values, page.limit, page.offset])
+    return [(row[0], row[1], row[2], row[3]) for row in rows]
 
 
-def page_of_workloads(
-    reader: Reader, *, search: str = "", order: Order = "name", offset: int = 0, limit: int = 100
-) -> list[Workload]:
+def page_of_workloads(reader: Reader, page: ListPage) -> list[Workload]:
     """Return what :func:`names_of_workloads` does, as records."""
     from advisor.store.records import Workload
 
-    names = names_of_workloads(reader, search=search, order=order, offset=offset, limit=limit)
-    return [Workload(*row) for row in names]
+    return [Workload(*row) for row in names_of_workloads(reader, page)]
 
 
 def place_by_name(reader: Reader, application: str, workload: str) -> int:

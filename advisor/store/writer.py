@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -35,6 +36,15 @@ _COLUMNS = attrgetter(*Outcome.__slots__)  # of an outcome, record and collected
 _SAVE_OUTCOME = insertion("outcomes", Outcome.__slots__, _rows.OUTCOME_KEY)
 _STEP = 2000
 """Runs between two looks at how far an import is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFile:
+    """A file that runs come from: its name, its digest, and the user who imports it."""
+
+    file: str
+    sha256: str
+    imported_by: str
 
 
 class Writer(StoreTransaction):
@@ -79,10 +89,8 @@ class Writer(StoreTransaction):
         application: str,
         workload: str,
         observations: Sequence[Observation],
+        source: ImportedFile,
         *,
-        file: str,
-        sha256: str,
-        by: str,
         again: bool = False,
         step: Callable[[int], None] = lambda done: None,
     ) -> int:
@@ -92,10 +100,10 @@ class Writer(StoreTransaction):
         the same run; repeats inside the file are kept. ``step`` is called now and then with how
         many are looked at.
         """
-        file = _rows.clean(file)
+        source = replace(source, file=_rows.clean(source.file))
         with self.transaction() as db:
             workload_id = self.workload_id(db, application, workload)
-            imported_counts = Counter() if again else self._imported(db, workload_id, file, sha256)
+            imported_counts = Counter() if again else self._imported(db, workload_id, source)
             fresh, imported_at = [], _rows.now()
             for number, run in enumerate(observations):
                 if number % _STEP == 0:
@@ -109,8 +117,8 @@ class Writer(StoreTransaction):
                 else:
                     fresh.append(row)
             if fresh:
-                values = {"file": file, "sha256": sha256, "imported_by": by}
-                import_id = insert(db, "imports", {**values, "imported_at": imported_at})
+                values = {**asdict(source), "imported_at": imported_at}
+                import_id = insert(db, "imports", values)
                 columns = [*fresh[0], "import_id"]
                 db.executemany(
                     f"INSERT INTO observations ({', '.join(columns)}) VALUES ({marks(columns)})",
@@ -119,14 +127,14 @@ class Writer(StoreTransaction):
             return len(fresh)
 
     def _imported(
-        self, db: Database, workload_id: int, file: str, sha256: str
+        self, db: Database, workload_id: int, source: ImportedFile
     ) -> Counter[tuple[Any, ...]]:
         sql = (
             f"SELECT {', '.join(f'o.{name}' for name in _SAME_RUN)} FROM observations AS o"
             " JOIN imports AS i ON i.id = o.import_id"
             " WHERE o.workload_id = ? AND (i.file = ? OR i.sha256 = ?)"
         )
-        return Counter(map(tuple, db.execute(sql, (workload_id, file, sha256))))
+        return Counter(map(tuple, db.execute(sql, (workload_id, source.file, source.sha256))))
 
     def save_space(self, ids: Iterable[int], space: SearchSpace) -> None:
         """Keep with runs the grid that their model is evaluated on."""

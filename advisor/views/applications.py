@@ -17,12 +17,12 @@ from advisor.core.worth import J_PER_KWH, Tariff, format_kwh
 from advisor.errors import AdvisorError
 from advisor.service.snapshot import SWEEP_LASTS, Snapshot
 from advisor.store import listing
-from advisor.store.listing import Order
+from advisor.store.listing import ListPage
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel, Workload
 from advisor.views.decision import why_not
 from advisor.views.options import view_of
-from advisor.views.preview import Person, preview, site_for_preview
+from advisor.views.preview import AskingJob, Person, preview, site_for_preview
 from advisor.views.worth import MONTH_D, runs_of_month
 
 if TYPE_CHECKING:
@@ -72,11 +72,8 @@ class Listed:
 def page(
     reader: Reader,
     person: Person,
+    part: ListPage,
     *,
-    search: str = "",
-    order: Order = "name",
-    offset: int = 0,
-    limit: int = 100,
     sweeps: Mapping[Key, tuple[int, int]] | None = None,
     current_rows: Mapping[Key, Listed] | None = None,
 ) -> list[Listed]:
@@ -85,9 +82,7 @@ def page(
     ``current_rows`` hold as they are. Reads the models of the other rows only.
     """
     current_rows = current_rows or {}
-    workloads = listing.page_of_workloads(
-        reader, search=search, order=order, offset=offset, limit=limit
-    )
+    workloads = listing.page_of_workloads(reader, part)
     return _rows(reader, person, workloads, sweeps or {}, current_rows)
 
 
@@ -168,7 +163,9 @@ def _listed_row(
     if model.state == "suspended":
         state = "suspended"
     whose = replace(person, account=model.owner) if model.scope == "account" else person
-    decision = preview(snapshot, w.application, w.name, view.baseline.configuration, whose)
+    decision = preview(
+        snapshot, AskingJob(w.application, w.name, view.baseline.configuration, whose)
+    )
     if decision is None:
         return _with_state(row, state, f"node type {model.node_type} is not in the inventory")
     words, point = promise(decision), decision.chosen

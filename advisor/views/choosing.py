@@ -22,7 +22,7 @@ from advisor.store.reader import Reader
 from advisor.views.applications import home, promise
 from advisor.views.decision import why_not
 from advisor.views.explain import from_daemon, from_store
-from advisor.views.preview import Person, preview, reachable, sample_options
+from advisor.views.preview import AskingJob, Person, preview, reachable, sample_options
 from advisor.views.script import diff, lines_of, rewritten
 
 if TYPE_CHECKING:
@@ -244,7 +244,8 @@ def _sample(
     snapshot = reachable(visible_models.snapshot, base.node_type)
     job = None if snapshot is None else sample_options(snapshot, base)
     decision = preview(
-        visible_models.snapshot, view.model.application, view.model.workload, base, whose
+        visible_models.snapshot,
+        AskingJob(view.model.application, view.model.workload, base, whose),
     )
     if snapshot is None or job is None or decision is None:
         no_outlook = Outlook(

@@ -17,7 +17,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.policy import Resources
 from advisor.core.units import format_change
-from advisor.models.evaluation import Evaluation, evaluate
+from advisor.models.evaluation import Evaluation, EvaluationTerms, evaluate
 from advisor.plotting import Scene
 
 FILE = "examples/grids/opteron48.csv"
@@ -123,7 +123,7 @@ def judge(name: str, runs: list[Observation]) -> JudgedProgram:
 
     The bounds are those of :func:`advisor.models.evaluation.evaluate`: 5 % slowdown, 3 % saving.
     """
-    result = evaluate(runs, max_slowdown=MAX_SLOWDOWN, resources=RESOURCES)
+    result = evaluate(runs, EvaluationTerms(max_slowdown=MAX_SLOWDOWN, resources=RESOURCES))
     decision = result.decision
     run_by_configuration = {run.configuration: run for run in runs}
     used = dict.fromkeys([*result.trained, *(a.configuration for a in decision.attempts)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from advisor.core.availability import Availability, JobLimits, PartitionState, Queue, Room
 from advisor.core.configuration import Configuration
@@ -42,19 +42,26 @@ class Person:
 NOBODY = Person("")
 
 
-def sample_job(
-    snapshot: Snapshot, application: str, workload: str, baseline: Configuration, person: Person
-) -> JobRequest | None:
+class AskingJob(NamedTuple):
+    """A person's job of a workload, which asks for a baseline."""
+
+    application: str
+    workload: str
+    baseline: Configuration
+    person: Person
+
+
+def sample_job(snapshot: Snapshot, job: AskingJob) -> JobRequest | None:
     """Return the request of a job that asks for a baseline, as people write it.
 
     None on an unknown node type. It is the script of :func:`sample_script`, read as ``explain``
     reads one, with a time limit that is long enough for all.
     """
-    node_type = snapshot.inventory.resolve(baseline.node_type)
-    if node_type is None:
+    baseline = job.baseline
+    if snapshot.inventory.resolve(baseline.node_type) is None:
         return None
-    requested_options = sample_options(snapshot, baseline)
-    return _request(snapshot, requested_options, baseline, (application, workload), person)
+    subject = job.application, job.workload
+    return _request(snapshot, sample_options(snapshot, baseline), baseline, subject, job.person)
 
 
 def sample_options(snapshot: Snapshot, baseline: Configuration) -> dict[str, str]:
@@ -172,24 +179,17 @@ def reachable(snapshot: Snapshot, name: str) -> Snapshot | None:
 
 
 def preview(
-    snapshot: Snapshot,
-    application: str,
-    workload: str,
-    baseline: Configuration,
-    person: Person,
-    *,
-    luck: float = 1.0,
-    request: JobRequest | None = None,
+    snapshot: Snapshot, job: AskingJob, *, luck: float = 1.0, request: JobRequest | None = None
 ) -> Decision | None:
-    """Return the decision for a job that asks for ``baseline``; None on an unknown node type.
+    """Return the decision for a job; None on an unknown node type.
 
     ``snapshot`` is from :func:`site_for_preview`. ``luck`` is what is drawn for the holdout; 1 is
     never left alone. ``request`` is what :func:`sample_job` made of the others, if it is known: it
     is the same under every policy.
     """
-    reachable_snapshot = reachable(snapshot, baseline.node_type)
+    reachable_snapshot = reachable(snapshot, job.baseline.node_type)
     if reachable_snapshot is None:
         return None
     snapshot = reachable_snapshot
-    request = request or sample_job(snapshot, application, workload, baseline, person)
+    request = request or sample_job(snapshot, job)
     return None if request is None else decide(request, snapshot, chance=lambda: luck)

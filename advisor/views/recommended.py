@@ -13,7 +13,7 @@ from advisor.plotting.named import NamedOptions
 from advisor.service.snapshot import Snapshot
 from advisor.store.reader import Reader
 from advisor.views.options import View
-from advisor.views.preview import NOBODY, preview, site_for_preview
+from advisor.views.preview import NOBODY, AskingJob, preview, site_for_preview
 
 
 def named_options(reader: Reader, views: Sequence[View], user: str) -> list[NamedOptions]:
@@ -39,7 +39,9 @@ def _choice(snapshot: Snapshot, view: View, user: str) -> tuple[Configuration | 
     m, base = view.model, view.baseline
     if not (m.of_sizes or m.further_axes):
         person = replace(NOBODY, name=user)
-        decision = preview(snapshot, m.application, m.workload, base.configuration, person)
+        decision = preview(
+            snapshot, AskingJob(m.application, m.workload, base.configuration, person)
+        )
         if decision is not None:
             chosen = decision.chosen
             return None if chosen is None else chosen.configuration, decision.policy

@@ -22,7 +22,7 @@ from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 from advisor.views.applications import home
 from advisor.views.options import View, view_of
-from advisor.views.preview import Person, preview, site_for_preview
+from advisor.views.preview import AskingJob, Person, preview, site_for_preview
 from advisor.views.ranking import RankedRow, ranked
 from advisor.views.size_line import SizeLine, size_lines, sized_views_of
 from advisor.views.sized_options import beyond
@@ -350,8 +350,12 @@ def _board(
         policy, yours = (home_board.policy, home_board.yours) if home_board else (None, None)
         return board_of(view, node_type, policy, yours, frozenset([node_type]))
     person_without_choices = replace(person, choices={})
-    policy = preview(snapshot, m.application, m.workload, base, person_without_choices)
-    yours = preview(snapshot, m.application, m.workload, base, person) if person.choices else policy
+    policy = preview(snapshot, AskingJob(m.application, m.workload, base, person_without_choices))
+    yours = (
+        preview(snapshot, AskingJob(m.application, m.workload, base, person))
+        if person.choices
+        else policy
+    )
     return board_of(view, node_type, policy, yours)
 
 

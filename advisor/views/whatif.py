@@ -21,7 +21,7 @@ from advisor.store.families import line_of
 from advisor.store.reader import Reader
 from advisor.store.records import StoredModel
 from advisor.views.options import size
-from advisor.views.preview import Person, preview, sample_job, site_for_preview
+from advisor.views.preview import AskingJob, Person, preview, sample_job, site_for_preview
 from advisor.views.worth import Month, Worth, of_decision, runs_of_month
 
 _JobKey = tuple[str, str, str]
@@ -59,9 +59,9 @@ class JobCase:
     """Such a job, None on a node type that is not in the inventory."""
 
     @property
-    def asks(self) -> tuple[str, str, Configuration, Person]:
+    def asks(self) -> AskingJob:
         """What such a job is made of."""
-        return self.application, self.workload, self.baseline, self.person
+        return AskingJob(self.application, self.workload, self.baseline, self.person)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class WhatIf:
         loaded.cases += _cases_of_sizes(loaded.snapshot, reader, runs, swept)
         loaded.snapshot.take(list(loaded.snapshot.models.values()))
         loaded.cases = [
-            replace(c, request=sample_job(snapshot, *c.asks)) for c in loaded.cases if going_on()
+            replace(c, request=sample_job(snapshot, c.asks)) for c in loaded.cases if going_on()
         ]
         choices = loaded._decide(loaded.policy, going_on)
         loaded.cases = [
@@ -254,7 +254,7 @@ class WhatIf:
                 break
             decision = None
             if case.request is not None:
-                decision = preview(self.snapshot, *case.asks, request=case.request)
+                decision = preview(self.snapshot, case.asks, request=case.request)
             outcomes.append(None if decision is None else _outcome(decision))
         return outcomes
 

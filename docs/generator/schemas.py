@@ -1,8 +1,9 @@
-"""Write config/schemas from the answers' dataclasses: what programs may rely on of ``--json``.
+"""Write config/schemas from types: what programs may rely on of ``--json`` and of the protocol.
 
-A verb's module says what it answers: a dataclass such as ``ReportAnswer``, or ``ANSWERS``, of which
-it prints one. The docstring of the answer is what the schema says of it; ``Annotated`` has what
-there is to say of a field.
+``decision.json`` is made of :mod:`docs.generator.decision_form`, ``protocol.json`` of
+:mod:`advisor.core.operations`. For the others a verb's module says what it answers: a dataclass
+such as ``ReportAnswer``, or ``ANSWERS``, of which it prints one. The docstring of the answer is
+what the schema says of it; ``Annotated`` has what there is to say of a field.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import (
     Annotated,
     Any,
     Literal,
     NotRequired,
+    Required,
     Union,
     get_args,
     get_origin,
@@ -31,20 +34,28 @@ from typing import (
 import numpy as np
 
 from advisor import cli
-from advisor.core.codec import AtLeast, AtMost, JsonForm, Wire, wire_of
+from advisor.core.codec import Above, AtLeast, AtMost, JsonForm, Matches, Wire, wire_of
 from advisor.core.configuration import Configuration
 from advisor.core.decision import Decision
+from advisor.core.operations import OPERATIONS, RefusedReply
+from advisor.core.protocol import VERSION
 from advisor.core.step_plan import PlannedStep
 from advisor.loop.compare import MeasuredChange
 from advisor.views.worth import Worth
+from docs.generator.decision_form import (
+    AlternativeForm,
+    BaselineForm,
+    ConfigurationForm,
+    DecisionForm,
+    PredictionForm,
+    WorthForm,
+)
 
 COLUMNS = 100
 """Of the files, at most, where a value is no longer."""
 FOLDER = Path(__file__).resolve().parents[2] / "config" / "schemas"
-BY_HAND = ("decision", "protocol")
-"""Schemas that are kept by hand, docs/design.md says why; those of all answers follow from their
-dataclasses."""
-NAMES = tuple(sorted({p.stem for p in FOLDER.glob("*.json")}.difference(BY_HAND)))
+NAMES = tuple(sorted({p.stem for p in FOLDER.glob("*.json")} - {"decision", "protocol"}))
+"""Of the answers."""
 MODULES = {
     "bench": "advisor.cli.bench_answers",
     "characterise": "advisor.cli.characterise_output",
@@ -74,12 +85,17 @@ SHARED = {
     Worth: "decision.json#/$defs/worth",
     Configuration: "decision.json#/$defs/configuration",
     MeasuredChange: "decision.json#/$defs/change",
+    BaselineForm: "decision.json#/$defs/point",
+    PredictionForm: "decision.json#/$defs/prediction",
+    AlternativeForm: "decision.json#/$defs/alternative",
 }
-"""Classes that a schema of its own defines."""
+"""Types that the schema of decisions defines."""
 _SCALARS = {np.float64: float, np.intp: int, np.int64: int, np.bool_: bool}
 """Of arrays."""
 CLOSED = {"unevaluatedProperties": False}
 """Of objects: a schema names all keys of its version. A later version may have more."""
+_MOST = {"array": "maxItems", "string": "maxLength"}
+"""What bounds a value of a type."""
 _PLAIN = {
     str: "string",
     int: "integer",
@@ -91,7 +107,9 @@ _PLAIN = {
 
 def files() -> dict[Path, str]:
     """Return the generated schemas by their files."""
-    return {FOLDER / f"{name}.json": text(schema(name)) + "\n" for name in NAMES}
+    schemas = {name: schema(name) for name in NAMES}
+    schemas |= {"decision": decision_schema(), "protocol": protocol_schema()}
+    return {FOLDER / f"{name}.json": text(schemas[name]) + "\n" for name in sorted(schemas)}
 
 
 def text(data: Any, indent: str = "", taken_columns: int = 0) -> str:
@@ -110,6 +128,80 @@ def text(data: Any, indent: str = "", taken_columns: int = 0) -> str:
     return f"{left}\n{deeper}{lines}\n{indent}{right}"
 
 
+def decision_schema() -> dict[str, Any]:
+    """Return the schema of decisions, with what other schemas refer to.
+
+    Objects that others are made of, or that a later version may add to, are open.
+    """
+    definitions = {
+        "planned_step": record(PlannedStep),
+        "worth": {"anyOf": [opened(typed_dict(WorthForm)), {"type": "null"}]},
+        "configuration": opened(typed_dict(ConfigurationForm)),
+        "point": opened(typed_dict(BaselineForm)),
+        "prediction": opened(typed_dict(PredictionForm)),
+        "alternative": opened(typed_dict(AlternativeForm)),
+        "change": {"anyOf": [opened(record(MeasuredChange)), {"type": "null"}]},
+    }
+    form = opened(typed_dict(DecisionForm))
+    return head("decision", "A decision", summary(DecisionForm)) | form | {"$defs": definitions}
+
+
+def protocol_schema() -> dict[str, Any]:
+    """Return the schema of the socket protocol, open throughout: either side may be the newer."""
+    definitions: dict[str, Any] = {}
+    for name, (request, answer) in OPERATIONS.items():
+        definitions[f"{name}_request"] = message(request, {"op": {"const": name}})
+        definitions[f"{name}_answer"] = message(answer)
+    definitions["explain_answer"] = {"allOf": [{"$ref": "decision.json"}]} | definitions[
+        "explain_answer"
+    ]
+    definitions["error"] = message(RefusedReply)
+    description = (
+        "One JSON object a line each way. Each operation has a request and an answer; what cannot"
+        " be answered gets an error."
+    )
+    return head("protocol", "Socket protocol 1", description) | {
+        "anyOf": [{"$ref": f"#/$defs/{name}"} for name in definitions],
+        "$defs": definitions,
+    }
+
+
+def message(kind: Any, keys: Mapping[str, object] = MappingProxyType({})) -> dict[str, Any]:
+    """Return the schema of a line of the protocol, which has ``keys`` besides those of its type."""
+    form = opened_throughout(typed_dict(kind))
+    first = {"v": {"const": VERSION}, **keys}
+    return {
+        "type": "object",
+        "description": summary(kind),
+        "properties": first | form["properties"],
+        "required": [*first, *form["required"]],
+    }
+
+
+def opened(form: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object which may have further keys."""
+    return {key: part for key, part in form.items() if key not in CLOSED}
+
+
+def opened_throughout(form: Any) -> Any:
+    """Return a schema all of whose objects may have further keys."""
+    if isinstance(form, list):
+        return [opened_throughout(part) for part in form]
+    if not isinstance(form, dict):
+        return form
+    return {key: opened_throughout(part) for key, part in opened(form).items()}
+
+
+def head(name: str, title: str, description: str) -> dict[str, Any]:
+    """Return what a schema's file begins with."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"{name}.json",
+        "title": title,
+        "description": description,
+    }
+
+
 def schema(name: str) -> dict[str, Any]:
     """Return the schema of one answer's name."""
     verb, _, action = name.partition("-")
@@ -117,15 +209,9 @@ def schema(name: str) -> dict[str, Any]:
     module = import_module(MODULES.get(name, f"{room}_{action}" if action else room))
     answer = getattr(module, f"{verb.title()}{action.title()}Answer")
     answers = getattr(module, "ANSWERS", (answer,))
-    head: dict[str, Any] = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"{name}.json",
-        "title": f"{TITLES[verb]} {action}".rstrip(),
-        "description": summary(answer),
-        "type": "object",
-    }
+    first = head(name, f"{TITLES[verb]} {action}".rstrip(), summary(answer)) | {"type": "object"}
     forms = [answer_form(name, answer) for answer in answers]
-    return head | (forms[0] if len(forms) == 1 else {"oneOf": forms})
+    return first | (forms[0] if len(forms) == 1 else {"oneOf": forms})
 
 
 def answer_form(name: str, answer: type) -> dict[str, Any]:
@@ -175,9 +261,12 @@ def typed_dict(kind: Any) -> dict[str, Any]:
     """Return the schema of a TypedDict, whose keys that may be missing say so themselves."""
     properties, required = {}, []
     for name, hint in hints_of(kind).items():
-        optional = get_origin(hint) is NotRequired
-        properties[name] = value(get_args(hint)[0] if optional else hint)
-        required += [] if optional else [name]
+        mark = get_origin(hint)
+        marked = mark in (NotRequired, Required)
+        properties[name] = value(get_args(hint)[0] if marked else hint)
+        # Of annotations that are text the class itself knows no marks, only its ``total``.
+        is_required = mark is Required if marked else name in kind.__required_keys__
+        required += [name] if is_required else []
     return {"type": "object", "properties": properties, "required": required, **CLOSED}
 
 
@@ -243,7 +332,11 @@ def about(notes: Sequence[object], kind: object) -> dict[str, Any]:
         if isinstance(note, AtLeast):
             schema["minItems" if kind == "array" else "minimum"] = note.value
         elif isinstance(note, AtMost):
-            schema["maximum"] = note.value
+            schema[_MOST.get(str(kind), "maximum")] = note.value
+        elif isinstance(note, Above):
+            schema["exclusiveMinimum"] = note.value
+        elif isinstance(note, Matches):
+            schema["pattern"] = note.pattern
         else:
             schema["description"] = note
     return schema

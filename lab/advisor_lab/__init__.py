@@ -44,20 +44,10 @@ def frame(
     not known is NaN, and a table without rows has its columns. Raises InputError for a column or
     kind that is not known, or a file that cannot be read, StoreError without a store.
     """
-    from advisor_lab.frames import read_frame
+    from advisor_lab.frames import FrameRows, read_frame, store_moment
 
-    return read_frame(
-        kind,
-        files,
-        application=application,
-        workload=workload,
-        node_type=node_type,
-        user=user,
-        since=since,
-        where=where,
-        compute=compute or {},
-        db=db,
-    )
+    rows = FrameRows(application, workload, node_type, user, store_moment(since))
+    return read_frame(kind, files, rows, where=where, compute=compute or {}, db=db)
 
 
 def smoothed(

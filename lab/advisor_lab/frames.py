@@ -31,16 +31,18 @@ _PAGE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Narrowed:
-    """What of the store is wanted; None: all."""
+class FrameRows:
+    """Which rows of the store there are to be; None: all."""
 
     application: str | None
     workload: str | None
     node_type: str | None
     user: str | None
     since: str
+    """In the store's form, "" for all."""
 
     def applications(self, reader: Reader) -> list[str]:
+        """Return the application, or all that the store has."""
         if self.application is not None:
             return [self.application]
         return list(dict.fromkeys(w.application for w in reader.workloads()))
@@ -56,15 +58,16 @@ class _Narrowed:
         return all(v is None or row.get(name, v) == v for name, v in conditions.items())
 
 
+def store_moment(since: str | None) -> str:
+    """Return a date or a span (``30d``) in the store's form, "" for none. Raises InputError."""
+    return "" if since is None else clock.form(clock.since(since))
+
+
 def read_frame(
     kind: str,
     files: Sequence[str | Path],
+    rows: FrameRows,
     *,
-    application: str | None,
-    workload: str | None,
-    node_type: str | None,
-    user: str | None,
-    since: str | None,
     where: str,
     compute: Mapping[str, str],
     db: str | Path | None,
@@ -76,14 +79,12 @@ def read_frame(
         )
     if files and kind != "runs":
         raise InputError(f"files hold runs, not {kind}", hint='frame("runs", *files)')
-    start = "" if since is None else clock.form(clock.since(since))
-    narrowed = _Narrowed(application, workload, node_type, user, start)
     if files:
-        table = _table(kind, [row for f in files for row in _of_file(Path(f), node_type)])
+        table = _table(kind, [row for f in files for row in _of_file(Path(f), rows.node_type)])
     else:
         path = paths.whole_store(None if db is None else str(db))
         with Reader(path) as reader:
-            table = _table(kind, list(_FROM_STORE[kind](reader, narrowed)))
+            table = _table(kind, list(_FROM_STORE[kind](reader, rows)))
     for name, expression in compute.items():
         table[name] = _evaluated(table, expression, f"compute {name}")
     if where:
@@ -141,11 +142,11 @@ def _run(o: Observation) -> dict[str, Any]:
     }
 
 
-def _runs(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
-    for application in narrowed.applications(reader):
-        for r in reader.observations(application, narrowed.workload, narrowed.node_type):
+def _runs(reader: Reader, selection: FrameRows) -> Iterator[dict[str, Any]]:
+    for application in selection.applications(reader):
+        for r in reader.observations(application, selection.workload, selection.node_type):
             row = _stored_run(r)
-            if narrowed.holds(row) and r.created_at >= narrowed.since:
+            if selection.holds(row) and r.created_at >= selection.since:
                 yield row
 
 
@@ -163,9 +164,9 @@ def _stored_run(r: StoredObservation) -> dict[str, Any]:
     }
 
 
-def _options(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
-    for application in narrowed.applications(reader):
-        for m in reader.find_models(application, narrowed.workload, narrowed.node_type):
+def _options(reader: Reader, selection: FrameRows) -> Iterator[dict[str, Any]]:
+    for application in selection.applications(reader):
+        for m in reader.find_models(application, selection.workload, selection.node_type):
             if m.state != "replaced":
                 yield from (_option(m, o) for o in m.options())
 
@@ -188,13 +189,13 @@ def _option(m: StoredModel, o: Option) -> dict[str, Any]:
     }
 
 
-def _decisions(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
+def _decisions(reader: Reader, selection: FrameRows) -> Iterator[dict[str, Any]]:
     offset = 0
-    while page := reader.decisions(user=narrowed.user, offset=offset, limit=_PAGE):
+    while page := reader.decisions(user=selection.user, offset=offset, limit=_PAGE):
         offset += len(page)
         for d in page:
             row = _decision(d)
-            if d.created_at >= narrowed.since and narrowed.holds(row):
+            if d.created_at >= selection.since and selection.holds(row):
                 yield row
 
 
@@ -234,10 +235,10 @@ def _promise(chosen: Alternative | None) -> dict[str, Any]:
     }
 
 
-def _outcomes(reader: Reader, narrowed: _Narrowed) -> Iterator[dict[str, Any]]:
-    for o in reader.outcomes("submitted_at >= ?", (narrowed.since,)):
+def _outcomes(reader: Reader, selection: FrameRows) -> Iterator[dict[str, Any]]:
+    for o in reader.outcomes("submitted_at >= ?", (selection.since,)):
         row = _outcome(o)
-        if narrowed.holds(row):
+        if selection.holds(row):
             yield row
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from advisor.core.decision import Decision
 from advisor.loop.match import MatchedJob
-from advisor.loop.outcomes import make_outcome
+from advisor.loop.outcomes import JobSite, make_outcome
 from advisor.store.opening import caller
 from advisor.store.writer import Writer
 from tests.contract.test_why import BDW, DECISION, LEFT, job, no_scheduler
@@ -53,10 +53,7 @@ def keep(
         make_outcome(
             record,
             MatchedJob(decision, "verified"),
-            scheduler="slurm",
-            inventory=writer.inventory(),
-            policies=writer.policy(),
-            reader=writer,
+            JobSite("slurm", writer.inventory(), writer.policy(), writer),
         )
     )
 

@@ -24,7 +24,7 @@ from advisor.training.site_context import load_known
 from advisor.training.training_job import TrainingSubject, understand
 from advisor.views.choosing import for_script
 from advisor.views.policy import holding
-from advisor.views.preview import Person, preview, site_for_preview
+from advisor.views.preview import AskingJob, Person, preview, site_for_preview
 from tests.unset import as_measured
 
 Run = Callable[..., Any]
@@ -101,7 +101,9 @@ def doors(advisor: Run, store: Path, script: Path) -> dict[str, bool]:
         site = site_for_preview(reader)
         site.take(reader.models())
         policy = reader.policy()
-    decision = preview(site, "stencil", "one", Configuration("bdw", 1, 1, 16, 2_200_000), person)
+    decision = preview(
+        site, AskingJob("stencil", "one", Configuration("bdw", 1, 1, 16, 2_200_000), person)
+    )
     assert decision is not None
     known = load_known(store)
     job = understand(TrainingSubject(script), scheduler="slurm", site=known.site)

@@ -23,7 +23,7 @@ from advisor.core.request import JobRequest
 from advisor.core.stamp import make_stamp
 from advisor.core.step_plan import PlannedStep, StepPlan
 from advisor.loop.match import MatchedJob
-from advisor.loop.outcomes import make_outcome
+from advisor.loop.outcomes import JobSite, make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.slurm.accounting import FIELDS
 from advisor.store.writer import Writer
@@ -104,10 +104,7 @@ def collected(store_path: Path) -> Callable[..., None]:
             outcome = make_outcome(
                 record,
                 MatchedJob(decision, "verified"),
-                scheduler="slurm",
-                inventory=writer.inventory(),
-                policies=writer.policy(),
-                reader=writer,
+                JobSite("slurm", writer.inventory(), writer.policy(), writer),
             )
             writer.save_outcome(outcome)
 
@@ -440,9 +437,6 @@ def test_a_stamp_that_is_not_trusted_tells_nothing_of_steps(store_path: Path) ->
         outcome = make_outcome(
             job(),
             forged,
-            scheduler="slurm",
-            inventory=writer.inventory(),
-            policies=writer.policy(),
-            reader=writer,
+            JobSite("slurm", writer.inventory(), writer.policy(), writer),
         )
     assert "steps" not in outcome.record

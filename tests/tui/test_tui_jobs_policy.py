@@ -24,7 +24,7 @@ from advisor.store import opening
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.views import jobs as job_view
-from advisor.views.preview import Person, preview
+from advisor.views.preview import AskingJob, Person, preview
 from advisor.views.whatif import WhatIf
 
 Play = Callable[..., Any]
@@ -331,7 +331,10 @@ def test_a_whatif_decides_as_the_daemon_does(session: Session) -> None:
     fitted = [m for m in source.snapshot.models.values() if not m.transferred]
     assert len(whatif.cases) == len(fitted) == len(source.snapshot.models) - 1
     for case in whatif.cases:
-        whole = preview(source.snapshot, case.application, case.workload, case.baseline, Person(""))
+        whole = preview(
+            source.snapshot,
+            AskingJob(case.application, case.workload, case.baseline, Person("")),
+        )
         assert whole is not None
         chosen = whole.chosen.configuration if whole.chosen else None
         assert (case.now.configuration if case.now else None) == chosen

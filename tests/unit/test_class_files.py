@@ -19,7 +19,7 @@ from advisor.classes.files import (
     write_files,
 )
 from advisor.classes.peaks import PROCESSORS
-from advisor.classes.setup import setup_of
+from advisor.classes.setup import SetupSources, setup_of
 from advisor.classes.train import (
     TrainingRow,
     greedy_start,
@@ -141,13 +141,13 @@ def test_ear_conf_says_tag_and_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     folder.mkdir()
     (folder / "roofline.9654.data").write_text("1 10")
     inventory = Inventory.of([NodeType("gen5", cores=4, nodes=("m01", "m02"))])
-    place = setup_of("gen5", site={}, inventory=inventory, base=tmp_path, ear=ear)
+    place = setup_of("gen5", SetupSources({}, inventory, tmp_path, ear))
     assert place.tag == "9654" and place.files.peaks == (1, 10)
     site = {"node_types": {"gen5": {"classes": {"tag": "typo"}}}}
     with pytest.raises(InputError, match=r"ear\.conf has no tag 'typo'"):
-        setup_of("gen5", site=site, inventory=inventory, base=tmp_path, ear=ear)
+        setup_of("gen5", SetupSources(site, inventory, tmp_path, ear))
     with pytest.raises(InputError, match="node type 'gen6' is unknown"):
-        setup_of("gen6", site={}, inventory=inventory, base=tmp_path)
+        setup_of("gen6", SetupSources({}, inventory, tmp_path))
     assert find_ear_conf() is None
     monkeypatch.setenv("EAR_ETC", str(tmp_path))
     assert find_ear_conf() == path

@@ -11,7 +11,7 @@ from advisor.classes.base import Like, Setup
 from advisor.classes.classify import Classifier, typical
 from advisor.classes.default import limits_of
 from advisor.classes.files import FileOrder
-from advisor.classes.setup import setup_of
+from advisor.classes.setup import SetupSources, setup_of
 from advisor.classes.signature_file import read_signatures
 from advisor.core.inventory import Inventory, NodeType
 from advisor.core.signature import Signature
@@ -39,7 +39,7 @@ def setup(
     classes = {"tag": "x", "folder": str(folder), "limits": limits}
     site = {"node_types": {"T": {"classes": classes}}}
     inventory = Inventory.of([NodeType("T", cores=cores)])
-    return setup_of("T", site=site, inventory=inventory, base=folder.parent, like=like, order=order)
+    return setup_of("T", SetupSources(site, inventory, folder.parent), like=like, order=order)
 
 
 def class_of(place: Setup, **measures: float) -> str:

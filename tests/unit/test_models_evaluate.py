@@ -12,7 +12,7 @@ from advisor.core.configuration import Configuration, SearchSpace
 from advisor.core.observation import Observation
 from advisor.errors import InputError
 from advisor.models.design import uniform
-from advisor.models.evaluation import Evaluation, evaluate
+from advisor.models.evaluation import Evaluation, EvaluationTerms, evaluate
 from advisor.models.fit import fit_options
 
 SPACE = SearchSpace(
@@ -133,7 +133,7 @@ def test_advice_that_its_run_does_not_bear_out_is_dropped_and_the_next_best_conf
     assert slow.chosen not in (point, BASELINE)
     assert last.keeps_bounds
     assert slow.runs == 12 + len(slow.attempts) <= 15
-    hungry = evaluate(spoilt({point}, energy=2.0), confirmations=1)
+    hungry = evaluate(spoilt({point}, energy=2.0), EvaluationTerms(confirmations=1))
     assert hungry.decision.runs == 13
     assert not hungry.decision.attempts[0].keeps_bounds
     assert hungry.decision.chosen in hungry.trained
@@ -155,7 +155,7 @@ def test_what_a_lucky_run_promised_is_not_the_truth_it_is_judged_by(found: Evalu
 def test_after_as_many_confirmations_as_allowed_nothing_is_changed(found: Evaluation) -> None:
     """Everything that was not trained on is much slower than the trained runs say."""
     trap = spoilt(set(TRUTH) - set(found.trained), time=1.5)
-    d = evaluate(trap, confirmations=3, min_saving=0.1).decision
+    d = evaluate(trap, EvaluationTerms(confirmations=3, min_saving=0.1)).decision
     assert len(d.attempts) <= 3
     fresh = [a for a in d.attempts if a.configuration not in found.trained]
     assert fresh and not any(a.within_interval and a.keeps_bounds for a in fresh)
@@ -185,35 +185,35 @@ def test_where_nothing_is_to_be_saved_nothing_is_advised() -> None:
 
 @pytest.mark.slow
 def test_a_bound_that_allows_more_saves_no_less() -> None:
-    strict, loose = (evaluate(GRID, max_slowdown=m).decision for m in (0.0, 0.5))
+    strict, loose = (evaluate(GRID, EvaluationTerms(max_slowdown=m)).decision for m in (0.0, 0.5))
     assert strict.true_slowdown <= 0.0
     assert loose.best_saving >= strict.best_saving
     assert loose.true_slowdown <= 0.5
-    assert evaluate(GRID, min_saving=0.9).decision.recommended is None
+    assert evaluate(GRID, EvaluationTerms(min_saving=0.9)).decision.recommended is None
 
 
 @pytest.mark.slow
 def test_the_sequential_design_needs_fewer_runs_for_as_good_a_choice(found: Evaluation) -> None:
-    few = evaluate(GRID, design="sequential")
+    few = evaluate(GRID, EvaluationTerms(design="sequential"))
     assert BASELINE in few.trained
     assert len(few.trained) <= 12
     assert few.decision.runs <= found.decision.runs
     assert few.decision.true_saving >= 0.9 * found.decision.true_saving
     assert few.decision.true_slowdown <= 0.05
-    capped = evaluate(GRID, design="sequential", samples=6)
+    capped = evaluate(GRID, EvaluationTerms(design="sequential", samples=6))
     assert len(capped.trained) == 6
 
 
 def test_the_runs_to_train_on_may_be_given() -> None:
     given = uniform(SPACE, 20)
-    found = evaluate(GRID, train_on=given)
+    found = evaluate(GRID, EvaluationTerms(train_on=given))
     assert set(found.trained) == {*given, BASELINE}
     assert found.design == "given"
 
 
 @pytest.mark.parametrize("design", ["uniform", "random", "lhs"])
 def test_every_design_trains_on_the_baseline(design: str) -> None:
-    found = evaluate(GRID, design=design, samples=14, seed=2)
+    found = evaluate(GRID, EvaluationTerms(design=design, samples=14, seed=2))
     assert len(found.trained) == 14
     assert BASELINE in found.trained
     assert found.responses["energy"].n_train == 14
@@ -255,9 +255,9 @@ def test_what_cannot_be_judged_is_refused() -> None:
     with pytest.raises(InputError, match="no energy to judge by"):
         evaluate([replace(o, energy_j=None, energy_quality="missing") for o in GRID])
     with pytest.raises(InputError, match="all 121 configurations of the grid would be trained on"):
-        evaluate(GRID, samples=500)
+        evaluate(GRID, EvaluationTerms(samples=500))
     with pytest.raises(InputError, match="no design is called 'sobol'"):
-        evaluate(GRID, design="sobol")
+        evaluate(GRID, EvaluationTerms(design="sobol"))
     with pytest.raises(InputError, match="3 configurations measured, a model needs 4"):
         evaluate(GRID[:3])
 
@@ -273,6 +273,6 @@ def test_no_confirming_run_takes_many_times_longer(serial: float, memory: float)
             time = 100 * (serial / clock + (1 - serial) * parallel)
             watts = 60 + threads * (0.8 + 2.2 * clock**2.5)
             runs.append(Observation(Configuration("n", 1, 1, threads, freq), time, time * watts))
-    attempts = evaluate(runs, model="bspline").decision.attempts
+    attempts = evaluate(runs, EvaluationTerms(model="bspline")).decision.attempts
     assert attempts
     assert max(a.slowdown for a in attempts) < 0.2

@@ -12,7 +12,7 @@ from advisor.core.option import Option
 from advisor.store.reader import Reader
 from advisor.store.writer import Writer
 from advisor.views import preview as view
-from advisor.views.preview import Person, preview, site_for_preview
+from advisor.views.preview import AskingJob, Person, preview, site_for_preview
 from tests.unset import as_measured
 
 NODE = NodeType(
@@ -87,7 +87,7 @@ def test_a_preview_is_decided_as_the_scheduler_here_does(
         site = site_for_preview(reader)
         site.take(reader.models())
     base = Configuration("bdw", 1, 1, 28, 2_400_000)
-    decision = preview(site, "app", "default", base, Person("ann"))
+    decision = preview(site, AskingJob("app", "default", base, Person("ann")))
     assert decision is not None
     assert decision.scheduler == scheduler
     assert decision.changed, [r.code for r in decision.reasons]

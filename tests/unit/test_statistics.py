@@ -12,7 +12,7 @@ from advisor.core.configuration import Configuration
 from advisor.core.observation import Observation
 from advisor.core.option import Option
 from advisor.errors import InputError
-from advisor.models.evaluation import evaluate
+from advisor.models.evaluation import EvaluationTerms, evaluate
 from advisor.models.runs import gather
 from advisor.plotting.chart import ASCII, Marks
 from advisor.plotting.figure import save
@@ -124,7 +124,7 @@ def test_every_view_is_drawn(view: str, tmp_path: Path) -> None:
     runs, judged = RUNS, None
     if view != "repeats":  # the measured grid that ships has one run of each configuration
         runs = measured_programs()["SP"]
-        judged = evaluate(runs, model="bspline")
+        judged = evaluate(runs, EvaluationTerms(model="bspline"))
     found = statistics_view(
         view,
         "SP on one node",

@@ -18,8 +18,8 @@ from advisor.core.option import Option
 from advisor.core.stamp import make_stamp, read_stamp
 from advisor.derive.transfers import unadvised
 from advisor.derive.worker import derive
+from advisor.loop.comparable import model_promises
 from advisor.loop.outcomes import judged_model, unmetered
-from advisor.loop.verify_promise import model_promises
 from advisor.schedulers.base import JobRecord
 from advisor.schedulers.slurm.translator import parse_request, read_arguments, read_directives
 from advisor.service.decide import decide

@@ -14,6 +14,7 @@ from textual.widgets import Input, Static
 
 from advisor.store.listing import (
     ORDERS,
+    ListPage,
     Order,
     count_workloads,
     names_of_workloads,
@@ -187,7 +188,7 @@ class:memory lists those never swept that are memory-bound.
             tuple[int, int], list[tuple[int, str, str, int]], remembered.CellsByKey
         ]:
             with self.session.connection() as store:
-                names = names_of_workloads(store, limit=rows)
+                names = names_of_workloads(store, ListPage(limit=rows))
                 return count_workloads(store), names, remembered.remembered(self.session, store)
 
         listing = await self.ask(work)
@@ -235,10 +236,7 @@ class:memory lists those never swept that are memory-bound.
         rows = view.page(
             reader,
             self.session.person(),
-            search=self._search,
-            order=self._order,
-            offset=first,
-            limit=limit,
+            ListPage(self._search, self._order, first, limit),
             sweeps=self.advisor.sweeping,
             current_rows=current_rows,
         )

@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from advisor.core.configuration import Configuration
 from advisor.core.inventory import Inventory
@@ -24,7 +25,7 @@ from advisor.core.observation import Observation
 from advisor.core.thread_use import filled
 from advisor.derive.worker import deriving
 from advisor.loop.match import MatchedJob
-from advisor.loop.outcomes import make_outcome
+from advisor.loop.outcomes import JobSite, make_outcome
 from advisor.schedulers.base import JobRecord, StepRecord
 from advisor.schedulers.here import installed_name
 from advisor.schedulers.translators import translator
@@ -193,20 +194,24 @@ def _jobs(writer: Writer, user: str, now: datetime) -> None:
         when = now - timedelta(hours=9 * (len(todo) - job_index) / 2.0, minutes=draw.randrange(50))
         who = user if draw.random() < 0.6 else draw.choice(("ben", "chen", "dora"))
         number += draw.randrange(1, 40)
-        _job(writer, snapshot, p, who, str(number), when, holdout=k % 4 == 3, draw=draw)
+        job = DemoJob(p, who, str(number), when, k % 4 == 3)
+        _decide_and_run(writer, snapshot, job, draw)
 
 
-def _job(
-    writer: Writer,
-    snapshot: Snapshot,
-    p: Program,
-    user: str,
-    job_id: str,
-    when: datetime,
-    *,
-    holdout: bool,
-    draw: random.Random,
+class DemoJob(NamedTuple):
+    """A job of the example site: of whom, when it was submitted, and whether it is held out."""
+
+    program: Program
+    user: str
+    id: str
+    submitted_at: datetime
+    holdout: bool
+
+
+def _decide_and_run(
+    writer: Writer, snapshot: Snapshot, demo_job: DemoJob, draw: random.Random
 ) -> None:
+    p, user, job_id, when, holdout = demo_job
     machine = MACHINES[p.machines[0] if p.machines else "skylake"]
     kind = machine.node_type
     suspended = p.state == "suspended"
@@ -278,16 +283,8 @@ def _job(
     )
     match = MatchedJob(decision, "verified")
     inventory = Inventory.of(m.node_type for m in MACHINES.values())
-    writer.save_outcome(
-        make_outcome(
-            job,
-            match,
-            scheduler=decision.scheduler,
-            inventory=inventory,
-            policies=snapshot.policy,
-            reader=writer,
-        )
-    )
+    site = JobSite(decision.scheduler, inventory, snapshot.policy, writer)
+    writer.save_outcome(make_outcome(job, match, site))
 
 
 def _copied(settings: Path | None, place: Path) -> Path:

@@ -7,7 +7,7 @@ from functools import partial
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from advisor.errors import AdvisorError
-from advisor.store.listing import page_of_workloads
+from advisor.store.listing import ListPage, page_of_workloads
 from advisor.store.records import Workload
 from advisor_tui.background import in_thread
 from advisor_tui.places import PLACES
@@ -42,7 +42,7 @@ class PlacesProvider(Provider):
 
         def work() -> list[Workload]:
             with advisor.session.reader() as reader:
-                return page_of_workloads(reader, search=query, limit=_MOST)
+                return page_of_workloads(reader, ListPage(query, limit=_MOST))
 
         try:
             workloads = await in_thread(work)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from advisor.core.availability import Availability, NodeKind, Queue
 from advisor.core.request import JobRequest
 from advisor.schedulers.pbs.chunks import (
+    CHUNK_RESOURCES,
     PART_OF_CORES,
     Asked,
     asked,
@@ -214,26 +215,7 @@ def _completed_options(request: JobRequest, queue: Queue, server: Queue) -> dict
     return options
 
 
-_CHUNKED = frozenset(
-    {
-        "ncpus",
-        "mem",
-        "vmem",
-        "mpiprocs",
-        "ompthreads",
-        "arch",
-        "host",
-        "vnode",
-        "hbmem",
-        "naccelerators",
-        "accelerator",
-        "accelerator_model",
-        "accelerator_memory",
-        "software",
-        "aoe",
-        "eoe",
-    }
-)
+_CHUNKED = CHUNK_RESOURCES - {"ngpus"} | {"software", "aoe", "eoe"}
 """Built-in resources that PBS moves into the chunk it makes for a job without select."""
 
 

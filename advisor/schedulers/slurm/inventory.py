@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from advisor.errors import SchedulerError
 from advisor.schedulers.cluster import Cluster, Node, Partition
@@ -118,7 +119,7 @@ def _node(fields: Mapping[str, str]) -> Node:
         text = fields.get(key, "")
         return int(text) if text.isdecimal() else default
 
-    return _node_of(
+    return _SlurmNode(
         fields["NodeName"],
         features=fields.get("ActiveFeatures", ""),
         sockets=number("Sockets", 1),
@@ -130,43 +131,47 @@ def _node(fields: Mapping[str, str]) -> Node:
         weight=number("Weight", 1),
         partitions=fields.get("Partitions", "").split(","),
         gres=fields.get("Gres", ""),
-    )
+    ).node()
 
 
-def _node_of(
-    name: str,
-    *,
-    features: str | Sequence[object],
-    sockets: int,
-    cores_per_socket: int,
-    threads: int,
-    cpus: int,
-    usable_cpus: int,
-    memory_mb: int,
-    weight: int,
-    partitions: Iterable[object],
-    gres: str,
-) -> Node:
-    """Make a node; where Slurm counts cores as CPUs, hardware threads do not count."""
-    cores = max(1, sockets * cores_per_socket)
-    if cpus and cpus <= cores:
-        threads = 1
-    if usable_cpus:
-        cores = max(1, min(cores, usable_cpus // max(1, threads)))
-    names = features.split(",") if isinstance(features, str) else [str(f) for f in features]
-    gpus = _GPU.findall(gres)
-    return Node(
-        name,
-        tuple(f for f in (n.strip() for n in names) if f),
-        sockets=max(1, sockets),
-        cores=cores,
-        threads_per_core=max(1, threads),
-        memory_mb=max(0, memory_mb),
-        weight=weight,
-        partitions=tuple(str(p) for p in partitions if p),
-        gpus=sum(int(count or 1) for _, count in gpus),
-        gpu_models=tuple(sorted({model for model, _ in gpus if model})),
-    )
+@dataclass(frozen=True, slots=True)
+class _SlurmNode:
+    """A node as Slurm states it, in text or as JSON."""
+
+    name: str
+    features: str | Sequence[object]
+    sockets: int
+    cores_per_socket: int
+    threads: int
+    cpus: int
+    usable_cpus: int
+    memory_mb: int
+    weight: int
+    partitions: Iterable[object]
+    gres: str
+
+    def node(self) -> Node:
+        """Return it; where Slurm counts cores as CPUs, hardware threads do not count."""
+        cores, threads = max(1, self.sockets * self.cores_per_socket), self.threads
+        if self.cpus and self.cpus <= cores:
+            threads = 1
+        if self.usable_cpus:
+            cores = max(1, min(cores, self.usable_cpus // max(1, threads)))
+        features = self.features
+        names = features.split(",") if isinstance(features, str) else [str(f) for f in features]
+        gpus = _GPU.findall(self.gres)
+        return Node(
+            self.name,
+            tuple(f for f in (n.strip() for n in names) if f),
+            sockets=max(1, self.sockets),
+            cores=cores,
+            threads_per_core=max(1, threads),
+            memory_mb=max(0, self.memory_mb),
+            weight=self.weight,
+            partitions=tuple(str(p) for p in self.partitions if p),
+            gpus=sum(int(count or 1) for _, count in gpus),
+            gpu_models=tuple(sorted({model for model, _ in gpus if model})),
+        )
 
 
 # -- JSON ----------------------------------------------------------------------------------------
@@ -194,7 +199,7 @@ def _node_json(data: Mapping[str, object]) -> Node:
         features, partitions = data["active_features"], data["partitions"]
         if not isinstance(features, str | list) or not isinstance(partitions, list):
             raise ValueError("features or partitions of an unknown form")
-        return _node_of(
+        return _SlurmNode(
             str(data["name"]),
             features=features,
             sockets=_number(data["sockets"]),
@@ -206,7 +211,7 @@ def _node_json(data: Mapping[str, object]) -> Node:
             weight=_number(data.get("weight"), 1),
             partitions=partitions,
             gres=str(data.get("gres") or ""),
-        )
+        ).node()
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"a node of an unknown form: {error}") from None
 

@@ -364,22 +364,24 @@ def _say(note: str) -> None:
 
 
 def _judge(args: argparse.Namespace, variants: Mapping[str, _Variant]) -> Any:
-    from advisor.models.evaluation import evaluate
+    from advisor.models.evaluation import EvaluationTerms, evaluate
 
     def judge(runs: Sequence[Observation], model: str, seed: int) -> Any:
         # Models that are compared have no options of their own.
         variant = variants.get(model) or next(iter(variants.values()))
         return evaluate(
             runs,
-            model=model if args.compare else args.model,
-            design=args.design,
-            samples=variant.samples,
-            error=args.error,
-            forecast_error=args.forecast_error,
-            max_slowdown=args.max_slowdown,
-            min_saving=args.min_saving,
-            seed=seed,
-            model_options=variant.options,
+            EvaluationTerms(
+                model=model if args.compare else args.model,
+                design=args.design,
+                samples=variant.samples,
+                error=args.error,
+                forecast_error=args.forecast_error,
+                max_slowdown=args.max_slowdown,
+                min_saving=args.min_saving,
+                seed=seed,
+                model_options=variant.options,
+            ),
         )
 
     return judge

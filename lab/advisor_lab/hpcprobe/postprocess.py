@@ -11,10 +11,11 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from advisor.core.codec import Record
 from advisor.drafts import write_whole
 from advisor.schedulers.base import PlannedRun, RunResult, SweepJob
 from advisor_lab.hpcprobe.extraction import NO_RULES, CounterRules, read_rules
@@ -35,7 +36,7 @@ def placeholders(command: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class PostProcessing:
+class PostProcessing(Record):
     """What follows each run of an experiment.
 
     ``rules`` is the counter file ("": none), ``parameters`` describe every run; the summary goes
@@ -49,15 +50,6 @@ class PostProcessing:
     retries: int = 0
     output_folder: str = ""
     parameters: Mapping[str, object] = field(default_factory=dict)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> PostProcessing:
-        """Read the JSON form back."""
-        return cls(**data)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the JSON form."""
-        return asdict(self)
 
     def for_run(self, **parameters: object) -> PostProcessing:
         """Return the same with more parameters; those that are None are left out."""

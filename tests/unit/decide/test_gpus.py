@@ -14,7 +14,7 @@ from advisor.core.gpus import GpusAsked
 from advisor.core.inventory import Gpus, NodeType
 from advisor.core.option import Option
 from advisor.core.stamp import make_stamp, read_stamp
-from advisor.loop.verify_promise import model_promises
+from advisor.loop.comparable import model_promises
 from advisor.schedulers.slurm.translator import gpus_asked, parse_request, read_arguments
 from advisor.service.decide import decide
 from advisor.store.reader import Reader

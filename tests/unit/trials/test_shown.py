@@ -8,6 +8,7 @@ import pytest
 
 from advisor.core.reasons import TRIAL
 from advisor.loop.health_site import check_trials
+from advisor.store.listing import ListPage
 from advisor.store.trials import trials
 from advisor.views.applications import page as applications_page
 from advisor.views.jobs import page as jobs_page
@@ -49,11 +50,11 @@ def test_it_is_shown_apart(site: Site, capsys: pytest.CaptureFixture[str]) -> No
     jobs = jobs_page(site.store)
     assert [j.promised.startswith("trial: ") for j in jobs].count(True) == tried
     person = Person(USER)
-    rows = applications_page(site.store, person, search="class:unkn")
+    rows = applications_page(site.store, person, ListPage("class:unkn"))
     assert [(r.application, r.class_name, r.state) for r in rows] == [
         ("new", "unknown", "confirmed")
     ]
-    assert applications_page(site.store, person, search="class:memory") == []
+    assert applications_page(site.store, person, ListPage("class:memory")) == []
     checks = list(check_trials(site.store))
     assert [c.state for c in checks] == ["ok"]
 

@@ -51,10 +51,10 @@ def ask(node: Node, line: str, job: str = "7") -> str:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(10)
         client.connect(str(path_of(node, job)))
-        client.sendall(line.encode())
         try:
+            client.sendall(line.encode())
             return client.recv(200).decode()
-        except ConnectionResetError:  # closed unread
+        except (BrokenPipeError, ConnectionResetError):  # closed unread
             return ""
 
 
@@ -82,8 +82,28 @@ def test_limits_go_the_same_way(node: Node) -> None:
     assert node.set("7", "1", "gpu_power_w=300/200", OWN) == ""
     assert ask(node, "1\n") == "ok\n"
     assert node.calls() == ["1 limit 200000"]
-    node.run("lift", "7")
+    assert node.run("lift", "7").stdout == "1/0/0/0.0\n", "of several limits none is the job's"
     assert node.calls() == ["1 limit 200000", "1 limit 300000"]
+
+
+def test_it_is_reached_by_the_jobs_user_and_outlives_the_prolog(node: Node) -> None:
+    node.states.parent.chmod(0o700)
+    path_of(node).touch()  # of a job of that number before, whose node was switched off
+    assert node.set("7", "0", CLOCKS, OWN) == ""
+    assert stat.S_IMODE(node.states.parent.stat().st_mode) == 0o711
+    assert stat.S_IMODE(path_of(node).stat().st_mode) == 0o600
+    assert os.getsid(pid_of(node)) == pid_of(node), "slurmd ends the prolog's process group"
+    assert ask(node, "1\n") == "ok\n"
+
+
+def test_a_socket_that_cannot_be_made_leaves_the_job_as_written(node: Node) -> None:
+    job = "7" * 150  # more than a socket's path may have
+    said = node.set(job, "0", CLOCKS, OWN)
+    assert (
+        said.startswith("runs without its GPU limits: no setter: ") and path_of(node).name in said
+    )
+    assert node.run("lift", job).stdout == "0/0/0/0.0\n"
+    assert node.calls() == [] and not list(node.states.iterdir())
 
 
 @pytest.mark.parametrize("line", ["3\n", "99\n", "-1\n", "900000\n", "1", "1 2\n", "\n", "x" * 999])

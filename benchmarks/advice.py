@@ -13,7 +13,8 @@ job as written so many times longer and dearer. The policy is 5 % slowdown, mini
 as by default; the job as written has the most of every axis.
 
 ``advisor`` is ``advisor train``'s own sweep, with its default design and a store of its own, and
-``--runs`` is its ``--budget``; ``uniform`` and ``sequential`` are its other designs. With
+``--runs`` is its ``--budget``; ``uniform`` and ``sequential`` are its other designs. ``in-one`` is
+what it does where nodes set a GPU's clock or limit as a job runs. With
 ``--earlier`` the store has so many other workloads of the same node type: six runs of each of the
 next grids, on the same machine, of which two repeat others. From these the sweep knows how much
 runs scatter, and nothing else; they cost the case nothing. The other methods get
@@ -85,6 +86,7 @@ from advisor.store.writer import Writer
 from advisor.training import state as states
 from advisor.training.outcome import SweepOutcome
 from advisor.training.plan import first_runs_of, planned
+from advisor.training.planning import values_in_one
 from advisor.training.result_store import LocalResults
 from advisor.training.site_context import scatter_before
 from advisor.training.sweep import Sweep
@@ -93,6 +95,9 @@ from advisor.training.training_job import TrainingJob, TrainingSite
 POLICY = replace(Policy(), goal="min_energy", training=Training(trust="all", budget_node_hours=1e9))
 LOST = ("not run", "not shown", "not sure", "not confirmed")
 """Why a saving is not captured."""
+IN_ONE_COST, IN_ONE_HALF = 0.5, 0.02
+"""Of a run that goes through all values: its length in runs of the job, and the 90 % half width of
+what it tells of each (benchmarks/visits.py)."""
 BEYOND = 0.02
 """Points by which advice may break the bound before it is harm."""
 LIBRARIES = {"gp": "sklearn", "rf": "sklearn", "tpe": "optuna"}
@@ -165,6 +170,24 @@ class Machine:
         self.node_s += c.nodes * time
         return time, energy
 
+    def in_one(self, job: SweepJob) -> dict[int, RunResult]:
+        """Go through a stage's values in one run; return what is known of each, by its number."""
+        base = self.grid.baseline
+        base_s, base_j = self.draw(base, 0)
+        self.node_s += IN_ONE_COST * base.nodes * base_s
+        errors = {"share": IN_ONE_COST, "time": IN_ONE_HALF, "energy": IN_ONE_HALF}
+        results = {}
+        for run in job.runs:
+            slowdown, saving = self.grid.against(run.configuration)
+            words = (self.grid.name, self.seed, run.configuration, "in one")
+            seed = int.from_bytes(hashlib.sha1(repr(words).encode()).digest()[:8])
+            off = np.exp(IN_ONE_HALF / Z90 * np.random.default_rng(seed).normal(size=2))
+            time_s, energy_j = base_s * (1 + slowdown) * off[0], base_j * (1 - saving) * off[1]
+            results[run.seq] = RunResult(
+                run.seq, 1, True, time_s, energy_j, "measured", "grid", extrapolated=errors
+            )
+        return results
+
     @property
     def cost(self) -> float:
         """What all runs took, in runs of the job as written."""
@@ -205,6 +228,9 @@ class Replay(Local):
 
     def submit_sweep(self, job: SweepJob) -> str:
         """Make the stage's runs."""
+        if job.in_one:
+            self._results |= self._machine.in_one(job)
+            return ""
         for run in job.runs:
             time, energy = self._machine.run(run.configuration)
             self._results[run.seq] = RunResult(run.seq, 1, True, time, energy, "measured", "grid")
@@ -227,8 +253,11 @@ class OnGrid(Sweep):
         )
 
 
-def advisor(machine: Machine, runs: int, design: str) -> Advice:
-    """Make a whole sweep of at most ``runs`` runs."""
+def advisor(machine: Machine, runs: int, design: str, *, in_one: bool = False) -> Advice:
+    """Make a whole sweep of at most ``runs`` runs.
+
+    ``in_one``: the second run goes through the values of a grid that has a further axis alone.
+    """
     cells, base = sorted(machine.grid.cells), machine.grid.baseline
     space = SearchSpace.of(base.node_type, cells)
     further = dict(space.extra)
@@ -248,6 +277,10 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
         "grid", "w", node_type, base, request, partition="p", method="variables", fills_cores=True
     )
     first, most = first_runs_of(design, space, runs, base, cells)
+    curve: tuple[Configuration, ...] = ()
+    if in_one and base.extra and len({replace(c, extra=()) for c in cells}) == 1:
+        curve = values_in_one(base, space)
+        first = [base]
     with tempfile.TemporaryDirectory(prefix="advice-", dir=_memory()) as folder:
         store = Path(folder) / "db"
         with Writer(store) as writer:
@@ -259,6 +292,7 @@ def advisor(machine: Machine, runs: int, design: str) -> Advice:
             most_runs=most,
             elsewhere=scatter_before(store, subject, POLICY),
             axes={name: AxisWriting() for name in further},
+            curve=curve,
         )
         state = states.new(
             Path(folder), subject, space, settings, planned(first, base, alone=not most)
@@ -503,6 +537,7 @@ def told(machine: Machine, runs: int) -> Advice:
 
 METHODS: dict[str, Callable[[Machine, int], Advice]] = {
     **{name: lambda m, n, d=d: advisor(m, n, d) for name, d in DESIGNS.items()},  # type: ignore[misc]
+    "in-one": lambda m, n: advisor(m, n, ADAPTIVE, in_one=True),
     "gp": lambda m, n: by_surrogate(m, n, gp),
     "tpe": tpe,
     "rf": lambda m, n: by_surrogate(m, n, rf),

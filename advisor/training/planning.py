@@ -316,14 +316,18 @@ def _curve(
     others = {replace(c, extra=()) for c in space}
     if len(others) > 1:
         return (), "cores or the processors' frequency are varied, too"
-    # from the highest value on, which is the job's own
-    lowest = {name: LOWEST_IN_ONE * value for name, value in job.baseline.extra}
+    return values_in_one(job.baseline, space), ""
+
+
+def values_in_one(baseline: Configuration, space: SearchSpace) -> tuple[Configuration, ...]:
+    """Return what one run of a job goes through in a space of one further axis, highest first."""
+    lowest = {name: LOWEST_IN_ONE * value for name, value in baseline.extra}
     values = [
         c
         for c in sorted(space, key=lambda c: c.extra, reverse=True)
-        if c != job.baseline and all(value >= lowest[name] for name, value in c.extra)
+        if c != baseline and all(value >= lowest[name] for name, value in c.extra)
     ]
-    return tuple(values[i] for i in thin(range(len(values)), MOST_IN_ONE)), ""
+    return tuple(values[i] for i in thin(range(len(values)), MOST_IN_ONE))
 
 
 def _curve_note(name: str, why: str) -> str:

@@ -133,11 +133,14 @@ class SharedNode(Node):
             time.sleep(0.01)
 
     def waiting(self) -> list[str]:
-        """The jobs that wait for their cores."""
+        """The jobs that wait for their cores.
+
+        A process that one of them starts has its words, too, until it runs what it is for.
+        """
         processes = Path("/proc").glob("[0-9]*/cmdline")
         lines = (words_of(path) for path in processes)
         ours = str(self.programs / PROGRAM.name)
-        return [line[-1] for line in lines if ours in line]
+        return sorted({line[-1] for line in lines if ours in line})
 
     def logged(self) -> list[str]:
         log = self.folder / "log"

@@ -253,9 +253,16 @@ def _lines(axes: Any, panel: Lines) -> None:
             if line in panel.with_names:
                 below, above = zip(*line.errors, strict=True)
                 axes.errorbar(
-                    line.x, line.y, (below, above), fmt="none", ecolor=colour, elinewidth=0.9,
-                    capsize=2.5, alpha=0.8, zorder=2,
-                )  # fmt: skip
+                    line.x,
+                    line.y,
+                    (below, above),
+                    fmt="none",
+                    ecolor=colour,
+                    elinewidth=0.9,
+                    capsize=2.5,
+                    alpha=0.8,
+                    zorder=2,
+                )
         else:
             axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.13, lw=0)
         axes.plot(line.x, line.y, color=colour, ls=_DASHES[k], lw=1.2, label=line.label)
